@@ -1,0 +1,134 @@
+"""Who may read whom: rules ``mask_mod(b, h, q_idx, kv_idx) -> bool``, ``True`` = may attend.
+
+The signature is that of PyTorch's ``flex_attention``, so a rule written here runs there unchanged.
+The indices may be plain ints or tensors that broadcast.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+MaskMod = Callable[..., Tensor]
+
+
+def causal(b, h, q_idx, kv_idx):
+    """A query reads itself and what came before.
+
+        visible(i, j) = j <= i
+
+    Cost: keeps n (n + 1) / 2 of n n pairs.
+    Source: vaswani2017, section 3.2.3.
+    Chapter: 02_masks.
+    """
+    return kv_idx <= q_idx
+
+
+def causal_at(offset: int) -> MaskMod:
+    """Causal, for queries that stand ``offset`` positions later than the first key.
+
+        visible(i, j) = j <= i + offset
+
+    Args:
+        offset: position of query 0 among the keys. ``m - n`` aligns the *last* query with the last
+            key ("bottom-right"); 0 aligns the first ones ("top-left", torch's ``is_causal``).
+
+    Reduces to: `causal` when offset = 0.
+    Chapter: 02_masks.
+    """
+
+    def causal_at_offset(b, h, q_idx, kv_idx):
+        return kv_idx <= q_idx + offset
+
+    return causal_at_offset
+
+
+def padding(lengths: Int[Tensor, " b"]) -> MaskMod:
+    """Keys behind the end of their sample are not there.
+
+        visible(b, j) = j < lengths(b)
+
+    Args:
+        lengths: real tokens of each sample, padding on the right; 0 hides the whole sample.
+
+    Raises:
+        ValueError: a negative length.
+
+    Reduces to: no mask when every length is the number of keys.
+    Chapter: 02_masks.
+    """
+    if (lengths < 0).any():
+        raise ValueError(f"lengths count tokens and must be 0 or more; got {lengths.tolist()}")
+
+    def padded(b, h, q_idx, kv_idx):
+        return kv_idx < lengths[b]
+
+    return padded
+
+
+def present(keys: Bool[Tensor, "b m"]) -> MaskMod:
+    """Only keys marked as present may be read: padding on any side, or holes.
+
+        visible(b, j) = keys(b, j)
+
+    Args:
+        keys: ``True`` where a real token stands, for example ``tokens != pad_id``.
+
+    Reduces to: `padding` when the tokens of each sample are its first ones.
+    Chapter: 02_masks.
+    """
+    if keys.dtype != torch.bool:
+        raise TypeError(
+            f"keys must be bool, True = a real token; got {keys.dtype}. Use keys.bool() if 1 marks "
+            f"a real token, ~keys.bool() if 1 marks padding"
+        )
+
+    def is_present(b, h, q_idx, kv_idx):
+        return keys[b, kv_idx]
+
+    return is_present
+
+
+def all_of(*mask_mods: MaskMod) -> MaskMod:
+    """A pair is visible when every rule allows it. No rule at all allows everything."""
+
+    def every_rule(b, h, q_idx, kv_idx):
+        visible = torch.ones((), dtype=torch.bool)
+        for mask_mod in mask_mods:
+            visible = visible & mask_mod(b, h, q_idx, kv_idx)
+        return visible
+
+    return every_rule
+
+
+def any_of(*mask_mods: MaskMod) -> MaskMod:
+    """A pair is visible when at least one rule allows it. No rule at all forbids everything."""
+
+    def some_rule(b, h, q_idx, kv_idx):
+        visible = torch.zeros((), dtype=torch.bool)
+        for mask_mod in mask_mods:
+            visible = visible | mask_mod(b, h, q_idx, kv_idx)
+        return visible
+
+    return some_rule
+
+
+def dense(
+    mask_mod: MaskMod, batch: int, heads: int, n: int, m: int
+) -> Bool[Tensor, "batch heads n m"]:
+    """The rule as a table: ask it about every pair at once.
+
+    Args:
+        mask_mod: a rule of this module, or your own.
+        batch, heads: sizes of the first two axes; 1 where the rule does not look at them.
+        n, m: number of queries and of keys.
+
+    Returns: bool mask for `attncourse.steps.attention` and torch, ``True`` = may attend.
+
+    Cost: batch * heads * n * m bytes.
+    Chapter: 02_masks.
+    """
+    b, h, i, j = (torch.arange(size) for size in (batch, heads, n, m))
+    visible = mask_mod(b[:, None, None, None], h[:, None, None], i[:, None], j)
+    return torch.broadcast_to(visible, (batch, heads, n, m)).contiguous()

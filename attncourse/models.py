@@ -1,0 +1,99 @@
+"""Small models for the figures: embeddings, attention layers with residuals, one output matrix."""
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from attncourse.heads import MultiHeadAttention
+
+
+class AttentionOnly(nn.Module):
+    """Tokens in, logits out; nothing between the embeddings and the logits but attention.
+
+        x = token + position;  x = x + attention(norm(x)) per layer;  logits = norm(x) W
+
+    Args:
+        vocab: number of tokens.
+        length: longest sequence, the number of learned positions.
+        embed_dim, num_heads: as in `MultiHeadAttention`.
+        layers: number of attention layers.
+        is_causal: no position reads a later one.
+        outputs: answers per position; more than 1 adds an axis to the logits.
+
+    Source: elhage2021, "attention-only transformers".
+    Chapter: 02_masks, 03_multi_head.
+    """
+
+    def __init__(
+        self,
+        vocab: int,
+        length: int,
+        embed_dim: int = 32,
+        num_heads: int = 1,
+        layers: int = 1,
+        is_causal: bool = False,
+        outputs: int = 1,
+    ):
+        super().__init__()
+        self.token = nn.Embedding(vocab, embed_dim)
+        self.position = nn.Embedding(length, embed_dim)
+        self.norms = nn.ModuleList(nn.LayerNorm(embed_dim) for _ in range(layers + 1))
+        self.layers = nn.ModuleList(MultiHeadAttention(embed_dim, num_heads) for _ in range(layers))
+        self.logits = nn.Linear(embed_dim, outputs * vocab)
+        self.is_causal = is_causal
+        self.outputs = outputs
+
+    def forward(self, tokens: Int[Tensor, "b n"], attn_mask: Tensor | None = None) -> Tensor:
+        """Logits (b, n, vocab), or (b, n, outputs, vocab)."""
+        return self.with_weights(tokens, attn_mask, need_weights=False)[0]
+
+    def with_weights(
+        self, tokens: Int[Tensor, "b n"], attn_mask: Tensor | None = None, need_weights: bool = True
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Logits and, layer by layer, the weights (b, h, n, n) of the same forward pass."""
+        x = self.token(tokens) + self.position(torch.arange(tokens.size(1), device=tokens.device))
+        maps = []
+        for norm, layer in zip(self.norms, self.layers, strict=False):
+            out = layer(
+                norm(x), attn_mask=attn_mask, is_causal=self.is_causal, need_weights=need_weights
+            )
+            if need_weights:
+                out, weights = out
+                maps.append(weights)
+            x = x + out
+        logits = self.logits(self.norms[-1](x))
+        return (logits.unflatten(-1, (self.outputs, -1)) if self.outputs > 1 else logits), maps
+
+
+class Translator(nn.Module):
+    """A decoder with one causal self-attention and one cross-attention layer over the source.
+
+    Args: as in `AttentionOnly`; one extra token starts the answer.
+
+    Source: vaswani2017, section 3.1, without feed-forward layers.
+    Chapter: 03_multi_head.
+    """
+
+    def __init__(self, vocab: int, length: int, embed_dim: int = 48, num_heads: int = 1):
+        super().__init__()
+        self.token = nn.Embedding(vocab + 1, embed_dim)
+        self.position = nn.Embedding(length, embed_dim)
+        self.norms = nn.ModuleList(nn.LayerNorm(embed_dim) for _ in range(4))
+        self.self_attention = MultiHeadAttention(embed_dim, num_heads)
+        self.cross_attention = MultiHeadAttention(embed_dim, num_heads)
+        self.logits = nn.Linear(embed_dim, vocab)
+
+    def forward(self, source: Int[Tensor, "b m"], said: Int[Tensor, "b n"]) -> Tensor:
+        """Logits (b, n, vocab) of the next word, from the source and what was said so far."""
+        return self.with_weights(source, said)[0]
+
+    def with_weights(self, source: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits, and the cross-attention weights (b, h, n, m) of the same forward pass."""
+        memory = self.norms[0](self._embed(source))
+        x = self._embed(said)
+        x = x + self.self_attention(self.norms[1](x), is_causal=True)
+        out, weights = self.cross_attention(self.norms[2](x), memory, need_weights=True)
+        return self.logits(self.norms[3](x + out)), weights
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        return self.token(tokens) + self.position(torch.arange(tokens.size(1), device=tokens.device))

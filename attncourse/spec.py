@@ -1,0 +1,162 @@
+"""The definitions as literal Python loops: slow, obvious, and sharing no code with the rest.
+
+Every fast function of the course is held to one of these, outputs and gradients, in float64.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    score_mod=None,
+) -> tuple[Tensor, Tensor]:
+    """Output (b, h, n, e) and weights (b, h, n, m) of vaswani2017, eq. 1, one number at a time.
+
+    Args:
+        query, key, value: (b, h, n, d), (b, h, m, d), (b, h, m, e).
+        attn_mask: broadcasts to (b, h, n, m); bool, True = may attend, or float, added.
+        is_causal: query i reads keys 0..i.
+        scale: None means 1 / sqrt(d).
+        score_mod: called with one score and four ints.
+    """
+    batch, heads, n, d = query.shape
+    m, e = value.shape[2:]
+    scale = 1 / math.sqrt(d) if scale is None else scale
+    if attn_mask is not None:
+        attn_mask = attn_mask.expand(batch, heads, n, m)
+    output, weights = [], []
+    for b in range(batch):
+        for h in range(heads):
+            for i in range(n):
+                scores = {}
+                for j in range(m):
+                    if is_causal and j > i:
+                        continue
+                    if attn_mask is not None and attn_mask.dtype == torch.bool:
+                        if not attn_mask[b, h, i, j]:
+                            continue
+                    s = scale * (query[b, h, i] * key[b, h, j]).sum()
+                    if score_mod is not None:
+                        s = score_mod(s, b, h, i, j)
+                    if attn_mask is not None and attn_mask.dtype != torch.bool:
+                        s = s + attn_mask[b, h, i, j]
+                    if s > -math.inf:
+                        scores[j] = s
+                row = _softmax(scores)
+                weights += [row.get(j, torch.zeros_like(query[0, 0, 0, 0])) for j in range(m)]
+                o = torch.zeros_like(value[0, 0, 0])
+                for j, weight in row.items():
+                    o = o + weight * value[b, h, j]
+                output.append(o)
+    return (
+        torch.stack(output).reshape(batch, heads, n, e),
+        torch.stack(weights).reshape(batch, heads, n, m),
+    )
+
+
+def _softmax(scores: dict[int, Tensor]) -> dict[int, Tensor]:
+    """exp(s) over the sum of exp(s); the largest score is taken out first, so nothing overflows."""
+    if not scores:
+        return {}
+    largest = max(scores.values()).detach()
+    exponentials = {j: torch.exp(s - largest) for j, s in scores.items()}
+    total = sum(exponentials.values())
+    return {j: x / total for j, x in exponentials.items()}
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """y(b, i, r) = sum_c x(b, i, c) weight(r, c) + bias(r)."""
+    rows = []
+    for b in range(x.size(0)):
+        for i in range(x.size(1)):
+            for r in range(weight.size(0)):
+                y = (x[b, i] * weight[r]).sum()
+                rows.append(y if bias is None else y + bias[r])
+    return torch.stack(rows).reshape(x.size(0), x.size(1), weight.size(0))
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """out(b, h, i, d) = x(b, i, h * head_dim + d)."""
+    batch, n, width = x.shape
+    head_dim = width // num_heads
+    out = torch.zeros(batch, num_heads, n, head_dim, dtype=x.dtype)
+    for b in range(batch):
+        for h in range(num_heads):
+            for i in range(n):
+                for d in range(head_dim):
+                    out[b, h, i, d] = x[b, i, h * head_dim + d]
+    return out
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """out(b, i, h * head_dim + d) = x(b, h, i, d)."""
+    batch, num_heads, n, head_dim = x.shape
+    out = torch.zeros(batch, n, num_heads * head_dim, dtype=x.dtype)
+    for b in range(batch):
+        for h in range(num_heads):
+            for i in range(n):
+                for d in range(head_dim):
+                    out[b, i, h * head_dim + d] = x[b, h, i, d]
+    return out
+
+
+def multi_head_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    params: dict[str, Tensor],
+    num_heads: int,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Output and weights of vaswani2017, section 3.2.2.
+
+    ``params`` holds ``q_proj.weight``, ``q_proj.bias`` and so on for k, v and out, in the layout of
+    ``nn.Linear``: (out_features, in_features). A missing bias is no bias.
+    """
+
+    def project(name: str, x: Tensor) -> Tensor:
+        return linear(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
+
+    heads, weights = scaled_dot_product_attention(
+        split_heads(project("q_proj", query), num_heads),
+        split_heads(project("k_proj", key), num_heads),
+        split_heads(project("v_proj", value), num_heads),
+        attn_mask=attn_mask,
+        is_causal=is_causal,
+    )
+    return project("out_proj", merge_heads(heads)), weights
+
+
+def causal(n: int, m: int, offset: int = 0) -> Tensor:
+    """visible(i, j) = j <= i + offset."""
+    return torch.tensor([[j <= i + offset for j in range(m)] for i in range(n)])
+
+
+def padding(lengths: list[int], m: int) -> Tensor:
+    """visible(b, 0, 0, j) = j < lengths(b)."""
+    return torch.tensor([[[[j < length for j in range(m)]]] for length in lengths])
+
+
+def softcap(cap: float):
+    """score -> cap * tanh(score / cap)."""
+    return lambda s, b, h, i, j: cap * torch.tanh(s / cap)
+
+
+def alibi(num_heads: int):
+    """score -> score - 2 ** (-8 (h + 1) / num_heads) * |i - j|."""
+    return lambda s, b, h, i, j: s - 2 ** (-8 * (h + 1) / num_heads) * abs(i - j)
+
+
+def relative_bias(table: Tensor):
+    """score -> score + table(h, i - j + r), distances beyond r counting as r."""
+    r = table.size(1) // 2
+    return lambda s, b, h, i, j: s + table[h, max(-r, min(r, i - j)) + r]

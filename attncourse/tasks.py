@@ -1,0 +1,103 @@
+"""Small tasks whose right attention map is known before training.
+
+Each task draws a `Batch` from a generator, so the same seed gives the same data.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Generator, Tensor
+
+IGNORE = -100  # targets that the loss and the accuracy leave out, as in torch's cross_entropy
+
+
+class Batch(NamedTuple):
+    """Inputs of a model (a tuple of tensors) and the tokens it should answer."""
+
+    inputs: tuple[Tensor, ...]
+    targets: Tensor
+
+
+def random_tokens(generator: Generator, batch: int, length: int, vocab: int) -> Int[Tensor, "b n"]:
+    """Independent uniform tokens."""
+    return torch.randint(vocab, (batch, length), generator=generator)
+
+
+def reversal(generator: Generator, batch: int = 128, length: int = 16, vocab: int = 20) -> Batch:
+    """Say the sequence backwards. Position i must read position length - 1 - i: `reversal_map`."""
+    tokens = random_tokens(generator, batch, length, vocab)
+    return Batch((tokens,), tokens.flip(1))
+
+
+def reversal_map(length: int = 16) -> Bool[Tensor, "n m"]:
+    """``True`` where `reversal` must look: the anti-diagonal."""
+    return torch.eye(length, dtype=torch.bool).flip(1)
+
+
+def next_random_token(
+    generator: Generator, batch: int = 64, length: int = 16, vocab: int = 16
+) -> Batch:
+    """Predict the next of independent uniform tokens. Nobody can: honest loss is log(vocab)."""
+    tokens = random_tokens(generator, batch, length + 1, vocab)
+    return Batch((tokens[:, :-1],), tokens[:, 1:])
+
+
+def induction(generator: Generator, batch: int = 64, length: int = 32, vocab: int = 32) -> Batch:
+    """A block of 8 to 16 distinct tokens, repeated: predict the next token.
+
+    The period differs from sample to sample, so position alone does not help: the model must find
+    the earlier copy of the current token and read what followed it. Targets inside the first
+    block cannot be known and are ignored.
+
+    Source: olsson2022 for the pattern; elhage2021 for why two layers are needed.
+    """
+    tokens, targets = [], []
+    for _ in range(batch):
+        period = int(torch.randint(8, 17, (), generator=generator))
+        block = torch.randperm(vocab, generator=generator)[:period]
+        sequence = block.repeat(length // period + 2)[: length + 1]
+        target = sequence[1:].clone()
+        target[: period - 1] = IGNORE
+        tokens.append(sequence[:-1])
+        targets.append(target)
+    return Batch((torch.stack(tokens),), torch.stack(targets))
+
+
+def induction_map(tokens: Int[Tensor, "b n"]) -> Bool[Tensor, "b n m"]:
+    """``True`` where key j stands right behind an earlier copy of the query's token."""
+    n = tokens.size(1)
+    follows_copy = torch.zeros(*tokens.shape, n, dtype=torch.bool)
+    follows_copy[:, :, 1:] = tokens[:, :, None] == tokens[:, None, :-1]
+    return follows_copy & torch.ones(n, n, dtype=torch.bool).tril()
+
+
+def cipher(generator: Generator, batch: int = 64, length: int = 12, vocab: int = 20) -> Batch:
+    """A translation in miniature: reverse the source and replace each word by its partner.
+
+    Inputs are (source, what has been said so far); token ``vocab`` starts the answer. Word t of
+    the answer depends on source word length - 1 - t only: `reversal_map`.
+    """
+    source = random_tokens(generator, batch, length, vocab)
+    answer = substitution(vocab)[source.flip(1)]
+    start = torch.full((batch, 1), vocab)
+    return Batch((source, torch.cat([start, answer[:, :-1]], dim=1)), answer)
+
+
+def substitution(vocab: int = 20) -> Int[Tensor, " vocab"]:
+    """The dictionary of `cipher`: word w becomes 7 w + 3 modulo vocab (7 must not divide vocab)."""
+    return (7 * torch.arange(vocab) + 3) % vocab
+
+
+def look_back(
+    generator: Generator, batch: int = 64, length: int = 20, vocab: int = 32, offsets: int = 4
+) -> Batch:
+    """Report the tokens 1, 2, ..., ``offsets`` places back, all at once. Targets (b, n, offsets).
+
+    One softmax can put its weight in one place; several heads can look in several places.
+    """
+    tokens = random_tokens(generator, batch, length, vocab)
+    targets = torch.full((batch, length, offsets), IGNORE)
+    for k in range(1, offsets + 1):
+        targets[:, k:, k - 1] = tokens[:, :-k]
+    return Batch((tokens,), targets)
