@@ -1,0 +1,12 @@
+"""Is it right? Three functions for an exercise notebook: `check`, `hint` and `status`.
+
+    from attncourse.grading import check, hint, status
+    check("03.split_heads", split_heads)
+
+The verdict is for learning: it is computed in your own process, and nothing is sent anywhere.
+"""
+
+from attncourse.grading.notebook import CheckFailed, check, hint, status
+from attncourse.grading.tasks import load, names
+
+__all__ = ["CheckFailed", "check", "hint", "load", "names", "status"]

@@ -1,0 +1,85 @@
+"""``python -m attncourse.grading exercises/03_multi_head.ipynb``: a score table for one notebook."""
+
+import argparse
+import json
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import asdict
+from pathlib import Path
+
+
+def table(score) -> str:
+    """The score as text, one line per exercise."""
+    width = max((len(v.name) for v in score.verdicts), default=5)
+    lines = [f"{v.name:{width}}  {v.points} of {v.out_of}  {_comment(v)}" for v in score.verdicts]
+    lines += [f"note: {problem}" for problem in score.problems]
+    return "\n".join([*lines, f"{'total':{width}}  {score.points} of {score.out_of}"])
+
+
+def _comment(verdict) -> str:
+    reason = verdict.diagnosis or (verdict.findings[0] if verdict.findings else "")
+    return f"{verdict.status}{': ' if reason else ''}{reason}"
+
+
+def as_json(score) -> str:
+    """The score with every finding."""
+    return json.dumps(
+        {
+            "notebook": score.path.name,
+            "points": score.points,
+            "out_of": score.out_of,
+            "verdicts": [asdict(v) for v in score.verdicts],
+            "problems": score.problems,
+        },
+        indent=1,
+    )
+
+
+def as_junit(score) -> str:
+    """The score as JUnit XML, one test case per exercise."""
+    failed = [v for v in score.verdicts if v.points < v.out_of]
+    suite = ET.Element(
+        "testsuite",
+        name=score.path.name,
+        tests=str(len(score.verdicts)),
+        failures=str(len(failed)),
+    )
+    for verdict in score.verdicts:
+        case = ET.SubElement(suite, "testcase", classname=score.path.stem, name=verdict.name)
+        if verdict in failed:
+            failure = ET.SubElement(case, "failure", message=_comment(verdict))
+            failure.text = "\n".join(verdict.findings)
+    if score.problems:
+        ET.SubElement(suite, "system-out").text = "\n".join(score.problems)
+    return ET.tostring(suite, encoding="unicode")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Grade one notebook; returns 0 at full score, 1 below it, 2 where nothing could be graded."""
+    parser = argparse.ArgumentParser(
+        prog="python -m attncourse.grading",
+        description="Run an exercise notebook in a fresh kernel and print its score. The score is "
+        "for self-study: the notebook runs with your rights, so grade only what you trust.",
+    )
+    parser.add_argument("notebook", type=Path)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the score as JSON")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the score as JUnit XML")
+    parser.add_argument("--cell-seconds", type=float, default=120, help="limit of one cell")
+    options = parser.parse_args(arguments)
+    try:
+        from attncourse.grading.run import grade_notebook
+    except ModuleNotFoundError as error:
+        print(f"grading a notebook needs {error.name}; install it with: pip install 'attncourse[grade]'")
+        return 2
+    score = grade_notebook(options.notebook, options.cell_seconds)
+    print(table(score))
+    for path, text in ((options.json, as_json), (options.junit, as_junit)):
+        if path:
+            path.write_text(text(score), encoding="utf-8")
+    if not score.verdicts:
+        return 2
+    return 0 if score.full else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+"""What an exercise is: data and functions, with no notebook in them.
+
+A *judge* turns an answer into observations, a dict from a readable property to what was seen. The
+answer is right when it shows what the specification shows. When it is not, the known mistakes are
+observed in the same way: one that shows exactly the same names what went wrong.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol
+
+from attncourse.grading.observe import (
+    Case,
+    NotAttempted,
+    difference,
+    in_float64,
+    observe_call,
+    observe_number,
+)
+
+Observations = dict[str, Any]
+
+
+class Judge(Protocol):
+    """Observes answers, and knows what a right one shows."""
+
+    def observe(self, answer: Any, seed: int) -> Observations: ...
+
+    def expected(self, seed: int) -> Observations: ...
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Judges a function by calling it: outputs, gradients, untouched inputs.
+
+    Args:
+        spec: the definition, slow and obvious; same arguments, same return values.
+        cases: ``cases(generator)`` lists the calls; seeded, axes of pairwise different sizes.
+        gradients: also compare the gradients of every floating-point input.
+    """
+
+    spec: Callable
+    cases: Callable[..., list[Case]]
+    gradients: bool = True
+
+    def observe(self, answer: Callable, seed: int) -> Observations:
+        if not callable(answer):
+            return {"is a function": f"{type(answer).__name__}, which cannot be called"}
+        seen = {}
+        for case in self.cases(seed):
+            seen |= observe_call(answer, case, self.gradients)
+        return seen
+
+    def expected(self, seed: int) -> Observations:
+        return self.observe(in_float64(self.spec), seed)
+
+
+@dataclass(frozen=True)
+class Number:
+    """Judges a number (or several), within a relative tolerance.
+
+    Args:
+        value: computes the right number; called once.
+        rtol: allowed relative error.
+    """
+
+    value: Callable[[], Any]
+    rtol: float = 1e-6
+
+    def observe(self, answer: Any, seed: int) -> Observations:
+        return {"the number": observe_number(answer, self.rtol)}
+
+    def expected(self, seed: int) -> Observations:
+        return {"the number": observe_number(self.value(), self.rtol)}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Judges by properties that must hold: ``facts(answer, seed)`` maps each to True or to what was seen.
+
+    For answers whose values are free, such as a trained model or a layer.
+    """
+
+    facts: Callable[[Any, int], dict[str, Any]]
+    names: tuple[str, ...]
+
+    def observe(self, answer: Any, seed: int) -> Observations:
+        return self.facts(answer, seed)
+
+    def expected(self, seed: int) -> Observations:
+        return dict.fromkeys(self.names, True)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong answer that people give, and the sentence they should read."""
+
+    says: str
+    answer: Any
+
+
+class Accepted(dict[str, Any]):
+    """Right answers in different styles; functions join by decoration: ``@ACCEPTED.add``."""
+
+    def add(self, answer):
+        self[answer.__name__] = answer
+        return answer
+
+
+class Mistakes(list[Mistake]):
+    """A list that functions join by decoration: ``@MISTAKES.add("The scale is missing.")``."""
+
+    def add(self, says: str) -> Callable:
+        def register(answer):
+            self.append(Mistake(says, answer))
+            return answer
+
+        return register
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found: status is ``passed``, ``failed`` or ``not attempted``."""
+
+    name: str
+    status: str
+    points: int
+    out_of: int
+    findings: tuple[str, ...] = ()
+    diagnosis: str = ""
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One graded exercise.
+
+    Args:
+        name: ``"03.split_heads"``: chapter and function.
+        title, kind, points, difficulty (1 to 5), minutes, needs: what its card says.
+        judge: `Calls`, `Number` or `Facts`.
+        hints: three, of increasing strength.
+        accepted: right answers in different styles, by the name of the style.
+        mistakes: wrong answers, each with its sentence.
+    """
+
+    name: str
+    title: str
+    kind: str
+    points: int
+    difficulty: int
+    minutes: int
+    needs: str
+    judge: Judge
+    hints: tuple[str, str, str]
+    accepted: dict[str, Any] = field(repr=False)
+    mistakes: list[Mistake] = field(repr=False)
+
+    def card(self) -> str:
+        """The line under the title of the exercise, in Markdown."""
+        return (
+            f"{self.kind} · {self.points} point{'s' * (self.points > 1)} · "
+            f"difficulty {self.difficulty} of 5 · about {self.minutes} minutes · "
+            f"needs {self.needs}"
+        )
+
+    def grade(self, answer: Any, seed: int = 0) -> Verdict:
+        """Judge an answer on the inputs of this seed."""
+        try:
+            if answer is None or answer is ...:
+                raise NotAttempted
+            seen = self.judge.observe(answer, seed)
+        except NotAttempted:
+            return Verdict(self.name, "not attempted", 0, self.points)
+        findings = tuple(differences(_expected(self.judge, seed), seen))
+        if not findings:
+            return Verdict(self.name, "passed", self.points, self.points)
+        return Verdict(
+            self.name, "failed", 0, self.points, findings, self._diagnose(seen, seed)
+        )
+
+    def _diagnose(self, seen: Observations, seed: int) -> str:
+        for mistake in self.mistakes:
+            if not differences(self.judge.observe(mistake.answer, seed), seen):
+                return mistake.says
+        return ""
+
+
+@lru_cache(maxsize=64)
+def _expected(judge: Judge, seed: int) -> Observations:
+    return judge.expected(seed)
+
+
+def differences(expected: Observations, seen: Observations) -> list[str]:
+    """One sentence per property in which ``seen`` is not as expected."""
+    found = []
+    for what in expected | seen:
+        problem = difference(expected.get(what, "nothing"), seen.get(what, "nothing"))
+        if problem:
+            found.append(f"{what}: {problem}")
+    return found

@@ -1,0 +1,181 @@
+"""How an answer is looked at: call it on copies of the inputs and keep what can be compared."""
+
+import numbers
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Inputs are float32, the spec is compared in float64: loose enough for any right style.
+RTOL, ATOL = 1e-3, 1e-4
+
+
+class NotAttempted(Exception):
+    """The answer is still the stub of the exercise."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of the answer. ``label`` says what is special about it, with its shapes."""
+
+    label: str
+    args: tuple
+    kwargs: dict = field(default_factory=dict)
+    gradients: bool = True
+
+
+@dataclass(frozen=True)
+class Close:
+    """A number with its tolerance."""
+
+    value: Tensor
+    rtol: float
+
+
+def observe_call(answer, case: Case, gradients: bool) -> dict[str, Any]:
+    """Outputs, gradients of the inputs, and whether the inputs were left alone."""
+    want_gradients = gradients and case.gradients
+    args = [_copy(x, want_gradients) for x in case.args]
+    torch.manual_seed(0)
+    try:
+        output = answer(*args, **{k: _copy(x, False) for k, x in case.kwargs.items()})
+        seen = {f"{case.label}, output": _detached(output)}
+        if want_gradients:
+            seen |= _gradients(output, args, case.label)
+    except NotImplementedError:
+        raise NotAttempted from None
+    except Exception as error:
+        return {f"{case.label}, output": f"{type(error).__name__}: {error}"}
+    tensors = [(x, y) for x, y in zip(args, case.args, strict=True) if isinstance(x, Tensor)]
+    seen[f"{case.label}, inputs left unchanged"] = all(torch.equal(x.detach(), y) for x, y in tensors)
+    return seen
+
+
+def in_float64(spec):
+    """The definition, computed in double precision whatever the inputs are."""
+
+    def precise(*args, **kwargs):
+        return spec(*map(_double, args), **{k: _double(x) for k, x in kwargs.items()})
+
+    return precise
+
+
+def _double(x):
+    return x.double() if isinstance(x, Tensor) and x.is_floating_point() else x
+
+
+def _copy(x, require_grad: bool):
+    if not isinstance(x, Tensor):
+        return x
+    copy = x.clone()
+    return copy.requires_grad_() * 1 if require_grad and x.is_floating_point() else copy
+
+
+def _gradients(output, args: list, label: str) -> dict[str, Any]:
+    """Gradients of a fixed random mixture of all outputs."""
+    generator = torch.Generator().manual_seed(1)
+    outputs = output if isinstance(output, tuple | list) else [output]
+    total = sum(
+        (o * torch.randn(o.shape, generator=generator)).sum()
+        for o in outputs
+        if isinstance(o, Tensor) and o.is_floating_point()
+    )
+    inputs = {i: x for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad}
+    if not isinstance(total, Tensor) or not total.requires_grad:
+        return {f"{label}, gradient": "no gradient reaches the inputs"} if inputs else {}
+    found = torch.autograd.grad(total, list(inputs.values()), allow_unused=True)
+    return {
+        f"{label}, gradient of argument {i + 1}": torch.zeros_like(args[i]) if g is None else g
+        for i, g in zip(inputs, found, strict=True)
+    }
+
+
+def _detached(output):
+    if isinstance(output, Tensor):
+        return output.detach()
+    if isinstance(output, tuple | list):
+        return tuple(_detached(x) for x in output)
+    return output
+
+
+def observe_number(answer: Any, rtol: float) -> Any:
+    """A number or several numbers as a tensor; anything else as itself."""
+    if isinstance(answer, Tensor):
+        return Close(answer.detach().double(), rtol)
+    if isinstance(answer, numbers.Number) and not isinstance(answer, bool):
+        return Close(torch.tensor(float(answer), dtype=torch.float64), rtol)
+    if isinstance(answer, tuple | list) and all(isinstance(x, numbers.Number) for x in answer):
+        return Close(torch.tensor([float(x) for x in answer], dtype=torch.float64), rtol)
+    return answer
+
+
+def difference(expected: Any, seen: Any) -> str:
+    """'' if ``seen`` is what was expected, else one sentence."""
+    if isinstance(expected, tuple):
+        return _difference_tuple(expected, seen)
+    if isinstance(expected, Close):
+        return _difference_number(expected, seen)
+    if isinstance(expected, Tensor):
+        return _difference_tensor(expected, seen)
+    if isinstance(expected, str) and isinstance(seen, str):
+        same = expected.split(":")[0] == seen.split(":")[0]  # the same kind of error
+        return "" if same else f"expected {expected}, got {seen}"
+    if type(expected) is type(seen) and expected == seen:
+        return ""
+    if expected is True:
+        return "no" if seen is False else str(seen)
+    return f"expected {_short(expected)}, got {_short(seen)}"
+
+
+def _difference_tuple(expected: tuple, seen: Any) -> str:
+    if not isinstance(seen, tuple) or len(seen) != len(expected):
+        return f"expected {len(expected)} results, got {_short(seen)}"
+    for k, (e, s) in enumerate(zip(expected, seen, strict=True)):
+        problem = difference(e, s)
+        if problem:
+            return f"result {k + 1} of {len(expected)}: {problem}"
+    return ""
+
+
+def _difference_number(expected: Close, seen: Any) -> str:
+    if not isinstance(seen, Close):
+        return f"expected a number, got {_short(seen)}"
+    if seen.value.shape != expected.value.shape:
+        return f"expected {_count(expected.value)}, got {_count(seen.value)}"
+    if torch.allclose(expected.value, seen.value, rtol=expected.rtol, atol=1e-12):
+        return ""
+    return f"{_short(seen.value)} is not right"
+
+
+def _difference_tensor(expected: Tensor, seen: Any) -> str:
+    if not isinstance(seen, Tensor):
+        return f"expected a tensor of shape {tuple(expected.shape)}, got {_short(seen)}"
+    if seen.shape != expected.shape:
+        return f"expected shape {tuple(expected.shape)}, got {tuple(seen.shape)}"
+    if (expected.dtype == torch.bool) != (seen.dtype == torch.bool):
+        return f"expected dtype {expected.dtype}, got {seen.dtype}"
+    a, b = expected.double(), seen.double()
+    apart = ~torch.isclose(b, a, rtol=RTOL, atol=ATOL, equal_nan=True)
+    if not apart.any():
+        return ""
+    where = tuple(apart.nonzero()[0].tolist())
+    return (
+        f"{int(apart.sum())} of {apart.numel()} numbers differ; at {list(where)} expected "
+        f"{a[where].item():.4g}, got {b[where].item():.4g}"
+    )
+
+
+def _short(x: Any) -> str:
+    if isinstance(x, Close):
+        return _short(x.value)
+    if isinstance(x, Tensor):
+        return f"{x.item():g}" if x.dim() == 0 else f"a tensor of shape {tuple(x.shape)}"
+    if isinstance(x, tuple):
+        return f"{len(x)} results"
+    text = str(x) if isinstance(x, str) else repr(x)
+    return text if len(text) < 160 else text[:157] + "..."
+
+
+def _count(x: Tensor) -> str:
+    return "one number" if x.dim() == 0 else f"numbers of shape {tuple(x.shape)}"

@@ -1,0 +1,278 @@
+"""Every figure of the course. Each function returns a `Figure`: the picture and its alt text.
+
+In heatmaps rows are queries ("asks"), columns are keys ("answers"), and position 0 is at the top
+left. Masked pairs are hatched, never coloured as 0. The colour map is readable for colour-blind eyes.
+"""
+
+import base64
+import io
+
+import matplotlib as mpl
+import seaborn as sns
+import torch
+from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from torch import Tensor
+
+DPI = 150
+STEPS = ("score", "modify", "mask", "normalize", "mix")
+INK, PALE, ACCENT = "#24292f", "#eef1f4", "#d95f02"
+STYLE = {
+    "font.size": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": mpl.cycler(color=["#0b5394", "#d95f02", "#1b7837", "#7b3294", "#444444"]),
+    "hatch.color": "#9aa0a6",
+    "hatch.linewidth": 0.6,
+    "lines.linewidth": 2,
+}
+
+
+class Figure:
+    """A picture that can speak: shown as PNG with ``alt`` as its text and ``caption`` below.
+
+    Args:
+        canvas: the matplotlib figure, at most 7 inches wide.
+        alt: what the picture shows, with a number, for readers who do not see it.
+        caption: what the picture is, shown under it; may be empty.
+    """
+
+    def __init__(self, canvas: Canvas, alt: str, caption: str = ""):
+        self.canvas, self.alt, self.caption = canvas, alt, caption
+
+    def __repr__(self) -> str:
+        return self.alt
+
+    def png(self) -> bytes:
+        """The picture; equal data give equal bytes."""
+        buffer = io.BytesIO()
+        self.canvas.savefig(buffer, dpi=DPI, bbox_inches="tight", metadata={"Software": None})
+        return buffer.getvalue()
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import Markdown, display
+
+        width = round(self.canvas.get_figwidth() * 100)
+        data = {"image/png": base64.b64encode(self.png()).decode(), "text/plain": self.alt}
+        display(data, raw=True, metadata={"image/png": {"width": width}})
+        if self.caption:
+            display(Markdown(f"*{self.caption}*"))
+
+
+def heatmap(
+    weights: Tensor,
+    *,
+    queries: list[str] | None = None,
+    keys: list[str] | None = None,
+    visible: Tensor | None = None,
+    vmax: float | None = 1.0,
+    annotate: bool = False,
+    caption: str = "",
+) -> Figure:
+    """One attention map (n, m): dark is 0, bright is ``vmax``.
+
+    Args:
+        weights: rows are queries, columns are keys.
+        queries, keys: tick labels, for example the tokens; positions where absent.
+        visible: bool (n, m), ``True`` = may attend; the other pairs are hatched.
+        vmax: value of the brightest colour; ``None`` takes the largest weight.
+        annotate: write the number into each cell; for maps of up to 8 x 8.
+    """
+    return heatmaps(
+        {"": weights},
+        queries=queries,
+        keys=keys,
+        visible=visible,
+        vmax=vmax,
+        annotate=annotate,
+        caption=caption,
+    )
+
+
+def heatmaps(
+    weights: dict[str, Tensor],
+    *,
+    queries: list[str] | None = None,
+    keys: list[str] | None = None,
+    visible: Tensor | None = None,
+    vmax: float | None = 1.0,
+    annotate: bool = False,
+    caption: str = "",
+) -> Figure:
+    """Several attention maps side by side, one scale of colours for all; keys name the panels."""
+    weights = {name: w.detach().float().cpu() for name, w in weights.items()}
+    vmax = max(w.max().item() for w in weights.values()) if vmax is None else vmax
+    columns = min(len(weights), 3)
+    rows = -(-len(weights) // columns)
+    side = {1: 4.2, 2: 3.2, 3: 2.3}[columns]
+    with mpl.rc_context(STYLE):
+        canvas = Canvas(figsize=(side * columns, side * rows * 0.95), layout="constrained")
+        axes = canvas.subplots(rows, columns, squeeze=False)
+        for ax in axes.flat[len(weights) :]:
+            ax.set_axis_off()
+        for ax, (name, w) in zip(axes.flat, weights.items(), strict=False):
+            _draw_heatmap(ax, w, queries, keys, visible, vmax, annotate)
+            ax.set_title(name, fontsize=11)
+        canvas.colorbar(axes.flat[0].collections[0], ax=axes, label="weight", shrink=0.8)
+    alt = " ".join(_describe_map(name, w, visible) for name, w in weights.items())
+    return Figure(canvas, alt, caption)
+
+
+def _draw_heatmap(ax, w, queries, keys, visible, vmax, annotate):
+    n, m = w.shape
+    ax.set_facecolor("white")
+    ax.patch.set(hatch="////")  # shows through where a cell is left out
+    sns.heatmap(
+        w.numpy(),
+        ax=ax,
+        cmap="cividis",
+        vmin=0,
+        vmax=vmax,
+        cbar=False,
+        square=True,
+        mask=None if visible is None else ~visible.expand(n, m).numpy(),
+        annot=annotate,
+        fmt=".2f",
+        xticklabels=_ticks(keys, m),
+        yticklabels=_ticks(queries, n),
+        linewidths=0.5 if max(n, m) <= 12 else 0,
+    )
+    ax.set(xlabel="key (answers)", ylabel="query (asks)")
+    long_labels = keys is not None and max(map(len, keys)) > 2
+    ax.tick_params(axis="x", rotation=90 if long_labels else 0)
+    ax.tick_params(axis="y", rotation=0)
+
+
+def _ticks(labels: list[str] | None, n: int) -> list:
+    """The tokens, or every position up to 8, else about six of them."""
+    if labels is not None:
+        return list(labels)
+    every = 1 if n <= 8 else -(-n // 6)
+    return [i if i % every == 0 else "" for i in range(n)]
+
+
+def _describe_map(name: str, w: Tensor, visible: Tensor | None) -> str:
+    n, m = w.shape
+    text = f"{name + ': ' if name else ''}attention weights of {n} queries by {m} keys"
+    if visible is not None:
+        text += f", {int((~visible.expand(n, m)).sum())} of {n * m} pairs masked"
+    largest = w.max(dim=-1).values.mean().item()
+    return f"{text}; the largest weight of a row is {largest:.2f} on average."
+
+
+def lines(
+    x: list[float],
+    series: dict[str, list[float]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    logx: bool = False,
+    logy: bool = False,
+    points: bool = True,
+    caption: str = "",
+) -> Figure:
+    """Curves over one x axis; the legend names them, and so does the style of the line."""
+    with mpl.rc_context(STYLE):
+        canvas = Canvas(figsize=(6.2, 3.6), layout="constrained")
+        ax = canvas.subplots()
+        for (name, y), style in zip(series.items(), ("-", "--", "-.", ":", "-"), strict=False):
+            ax.plot(x, y, style, marker="o" if points else None, label=name)
+        ax.set(xlabel=xlabel, ylabel=ylabel)
+        if logx:
+            ax.set_xscale("log", base=2)
+        if logy:
+            ax.set_yscale("log")
+        if len(series) > 1:
+            ax.legend(frameon=False)
+    ends = "; ".join(f"{name} from {y[0]:.3g} to {y[-1]:.3g}" for name, y in series.items())
+    return Figure(canvas, f"{ylabel} over {xlabel}, {x[0]:g} to {x[-1]:g}: {ends}.", caption)
+
+
+def bars(
+    series: dict[str, dict[str, float]], *, ylabel: str, log: bool = False, caption: str = ""
+) -> Figure:
+    """Groups of bars: ``series[group][bar] = value``; every bar carries its number."""
+    groups = list(series)
+    names = list(next(iter(series.values())))
+    with mpl.rc_context(STYLE):
+        canvas = Canvas(figsize=(6.2, 3.6), layout="constrained")
+        ax = canvas.subplots()
+        width = 0.8 / len(names)
+        for k, (name, hatch) in enumerate(zip(names, ("", "//", "..", "xx"), strict=False)):
+            at = [g + (k - (len(names) - 1) / 2) * width for g in range(len(groups))]
+            drawn = ax.bar(at, [series[g][name] for g in groups], width, label=name, hatch=hatch)
+            ax.bar_label(drawn, fmt="%.3g", fontsize=9)
+        ax.set_xticks(range(len(groups)), groups)
+        ax.set_ylabel(ylabel)
+        if log:
+            ax.set_yscale("log")
+        if len(names) > 1:
+            ax.legend(frameon=False)
+    numbers = "; ".join(
+        f"{g}: " + ", ".join(f"{name} {v:.3g}" for name, v in series[g].items()) for g in groups
+    )
+    return Figure(canvas, f"Bars of {ylabel}. {numbers}.", caption)
+
+
+def five_steps(changed: str | None = None, caption: str = "") -> Figure:
+    """The five steps as boxes in a row, the one that this chapter changes in colour."""
+    if changed is not None and changed not in STEPS:
+        raise ValueError(f"changed must be one of {', '.join(STEPS)}; got {changed!r}")
+    with mpl.rc_context(STYLE):
+        canvas, ax = _blank(6.6, 1.1)
+        for k, step in enumerate(STEPS):
+            _box(ax, 2 * k, 0, 1.5, 0.9, step, ACCENT if step == changed else PALE)
+            if k:
+                _arrow(ax, (2 * k - 0.5, 0.45), (2 * k, 0.45))
+    which = f"; {changed} is highlighted" if changed else ""
+    return Figure(canvas, f"Five boxes in a row: {', '.join(STEPS)}{which}.", caption)
+
+
+def multi_head_diagram(num_heads: int = 3, caption: str = "") -> Figure:
+    """The way of a sequence through multi-head attention: project, split, attend, merge, project."""
+    with mpl.rc_context(STYLE):
+        canvas, ax = _blank(6.6, 3.4)
+        middle = num_heads * 1.2 / 2
+        for row, name in ((1.9, "value"), (0, "key"), (-1.9, "query")):
+            y = middle + row
+            _box(ax, 0, y - 0.45, 1.5, 0.9, name, PALE)
+            _box(ax, 2.2, y - 0.45, 1.3, 0.9, f"$W^{name[0].upper()}$", PALE)
+            _arrow(ax, (1.5, y), (2.2, y))
+            for h in range(num_heads):
+                _arrow(ax, (3.5, y), (5.2, h * 1.2 + 0.6))
+        for h in range(num_heads):
+            _box(ax, 5.2, h * 1.2 + 0.15, 2.6, 0.9, f"attention {num_heads - 1 - h}", ACCENT)
+            _arrow(ax, (7.8, h * 1.2 + 0.6), (8.7, middle))
+        _box(ax, 8.7, middle - 0.45, 1.6, 0.9, "concat", PALE)
+        _box(ax, 11, middle - 0.45, 1.3, 0.9, "$W^O$", PALE)
+        _arrow(ax, (10.3, middle), (11, middle))
+    alt = (
+        f"Query, key and value are each projected by one matrix and cut into {num_heads} heads; "
+        f"each head runs its own attention; the {num_heads} outputs are concatenated and "
+        f"projected by the output matrix."
+    )
+    return Figure(canvas, alt, caption)
+
+
+def _blank(width: float, height: float):
+    canvas = Canvas(figsize=(width, height), layout="constrained")
+    ax = canvas.subplots()
+    ax.set_axis_off()
+    return canvas, ax
+
+
+def _box(ax, x, y, width, height, text, colour):
+    ink = "white" if colour == ACCENT else INK
+    style = "round,pad=0,rounding_size=0.12"
+    ax.add_patch(
+        FancyBboxPatch((x, y), width, height, boxstyle=style, facecolor=colour, edgecolor=INK)
+    )
+    ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", color=ink)
+    ax.update_datalim([(x, y), (x + width, y + height)])
+    ax.autoscale_view()
+
+
+def _arrow(ax, start, end):
+    ax.add_patch(
+        FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=10, color=INK, shrinkA=0, shrinkB=0)
+    )
