@@ -1,0 +1,153 @@
+"""The built site in a real browser: every page, in light and dark, on a desktop and on a phone."""
+
+import functools
+import http.server
+import os
+import shutil
+import threading
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+HTML = Path(__file__).parents[1] / "_build" / "html"
+PAGES = [
+    path.relative_to(HTML).as_posix()
+    for path in sorted(HTML.rglob("*.html"))
+    if HTML / "_static" not in path.parents  # the theme leaves templates there
+]
+WIDTHS = {"desktop": 1280, "phone": 390}
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+pytestmark = pytest.mark.browser
+
+FORMULA_PROBLEMS = """() => [
+  ...[...document.querySelectorAll('mjx-merror, [data-mjx-error], mjx-container [style*="red"]')]
+    .map(e => 'error in ' + (e.closest('mjx-container').parentElement.textContent || e.outerHTML)),
+  ...[...document.querySelectorAll('.math')]
+    .filter(e => !e.querySelector('mjx-container')).map(e => 'not typeset: ' + e.textContent)]"""
+
+AXE = """() => axe.run(document, {resultTypes: ['violations']}).then(r => r.violations
+  .filter(v => ['serious', 'critical'].includes(v.impact))
+  .map(v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).join(', ')))"""
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="module")
+def server():
+    if not (HTML / "index.html").exists():
+        pytest.fail("there is no built site: run `make book` first", pytrace=False)
+    handler = functools.partial(QuietHandler, directory=HTML)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
+        thread = threading.Thread(target=httpd.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{httpd.server_port}/"
+        httpd.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        missing = "no Chromium found: install it (Debian: apt-get install chromium) or set CHROMIUM"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+    from playwright.sync_api import sync_playwright
+
+    # Names outside this machine do not resolve, so a page that needs one fails here as it would offline.
+    arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        arguments.append("--no-sandbox")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield chromium
+        chromium.close()
+
+
+class Tab:
+    """A browser tab that writes down everything that goes wrong."""
+
+    def __init__(self, page, server):
+        self.page, self.server, self.problems = page, server, []
+        page.on("request", self.check_request)
+        page.on("response", lambda r: r.status < 400 or self.report(f"status {r.status}: {r.url}"))
+        page.on("requestfailed", lambda r: self.report(f"request failed: {r.url}"))
+        page.on("pageerror", lambda error: self.report(f"uncaught: {error}"))
+        page.on("console", lambda m: m.type != "error" or self.report(f"console: {m.text}"))
+
+    def report(self, problem):
+        self.problems.append(problem)
+
+    def check_request(self, request):
+        if not request.url.startswith((self.server, "data:", "blob:")):
+            self.report(f"request leaves the site: {request.url}")
+
+    def open(self, path):
+        self.problems.clear()
+        self.page.goto(self.server + path, wait_until="load")
+        self.page.evaluate("() => window.MathJax?.startup?.promise")
+
+
+@pytest.fixture(scope="module")
+def tabs(browser, server):
+    """One tab for each theme. The theme is chosen as the switch does it, before the page loads."""
+    with contextmanager(_tabs)(browser, server) as both:
+        yield both
+
+
+def _tabs(browser, server):
+    contexts, both = [], {}
+    for theme in ("light", "dark"):
+        context = browser.new_context(color_scheme=theme)
+        context.add_init_script(
+            f"localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}');"
+        )
+        contexts.append(context)
+        both[theme] = Tab(context.new_page(), server)
+    yield both
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def axe():
+    return files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+
+
+def test_site_was_built(server):
+    assert "index.html" in PAGES
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_page(path, tabs, axe):
+    found = []
+    for theme, tab in tabs.items():
+        page = tab.page
+        page.set_viewport_size({"width": WIDTHS["desktop"], "height": 900})
+        tab.open(path)
+        page.evaluate(axe)
+        if page.evaluate("document.documentElement.dataset.theme") != theme:
+            tab.report("the theme was not applied")
+        tab.problems += page.evaluate(FORMULA_PROBLEMS)
+        for name, width in WIDTHS.items():
+            page.set_viewport_size({"width": width, "height": 900})
+            tab.problems += [f"{name}, {violation}" for violation in page.evaluate(AXE)]
+            needed = page.evaluate("document.documentElement.scrollWidth")
+            if needed > width:
+                tab.report(f"{name}: scrolls sideways, {needed} px in {width}")
+        found += [f"{theme}: {problem}" for problem in tab.problems]
+    assert not found, f"{path}\n" + "\n".join(found)
+
+
+def test_search_finds_softmax(tabs):
+    tab = tabs["light"]
+    tab.open("search.html?q=softmax")
+    tab.page.wait_for_selector("#search-results ul.search li a", timeout=10_000)
+    hits = tab.page.locator("#search-results ul.search li a").evaluate_all("all => all.map(a => a.href)")
+    assert any("notation.html" in hit for hit in hits), hits
+    assert not tab.problems, tab.problems
