@@ -1,6 +1,5 @@
 """The layer around attention: project, split into heads, attend, merge, project."""
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn

@@ -96,4 +96,6 @@ class Translator(nn.Module):
         return self.logits(self.norms[3](x + out)), weights
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        return self.token(tokens) + self.position(torch.arange(tokens.size(1), device=tokens.device))
+        return self.token(tokens) + self.position(
+            torch.arange(tokens.size(1), device=tokens.device)
+        )

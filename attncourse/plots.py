@@ -105,8 +105,10 @@ def heatmaps(
     columns = min(len(weights), 3)
     rows = -(-len(weights) // columns)
     side = {1: 4.2, 2: 3.2, 3: 2.3}[columns]
+    n, m = next(iter(weights.values())).shape
+    height = side * (0.25 + 0.7 * min(max(n / m, 0.3), 1.5))  # labels, and the map itself
     with mpl.rc_context(STYLE):
-        canvas = Canvas(figsize=(side * columns, side * rows * 0.95), layout="constrained")
+        canvas = Canvas(figsize=(side * columns, height * rows), layout="constrained")
         axes = canvas.subplots(rows, columns, squeeze=False)
         for ax in axes.flat[len(weights) :]:
             ax.set_axis_off()
@@ -138,8 +140,8 @@ def _draw_heatmap(ax, w, queries, keys, visible, vmax, annotate):
         linewidths=0.5 if max(n, m) <= 12 else 0,
     )
     ax.set(xlabel="key (answers)", ylabel="query (asks)")
-    long_labels = keys is not None and max(map(len, keys)) > 2
-    ax.tick_params(axis="x", rotation=90 if long_labels else 0)
+    crowded = keys is not None and m * max(map(len, keys)) > 32
+    ax.tick_params(axis="x", rotation=90 if crowded else 0)
     ax.tick_params(axis="y", rotation=0)
 
 
@@ -274,5 +276,7 @@ def _box(ax, x, y, width, height, text, colour):
 
 def _arrow(ax, start, end):
     ax.add_patch(
-        FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=10, color=INK, shrinkA=0, shrinkB=0)
+        FancyArrowPatch(
+            start, end, arrowstyle="-|>", mutation_scale=10, color=INK, shrinkA=0, shrinkB=0
+        )
     )

@@ -182,9 +182,7 @@ def scaled_dot_product_attention(
         check_mask(attn_mask, axes=query.dim())
     if is_causal:
         attn_mask = add_causal(attn_mask, query.size(-2), key.size(-2), query.device)
-    output, _ = attention(
-        query, key, value, attn_mask=attn_mask, scale=scale, dropout_p=dropout_p
-    )
+    output, _ = attention(query, key, value, attn_mask=attn_mask, scale=scale, dropout_p=dropout_p)
     return output
 
 

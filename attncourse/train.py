@@ -41,7 +41,9 @@ def fit(
         batch = draw(generator)
         loss = cross_entropy(model(*batch.inputs), batch.targets)
         if not loss.isfinite():
-            raise ValueError(f"the loss is {loss.item()} at step {step}; try a smaller lr than {lr}")
+            raise ValueError(
+                f"the loss is {loss.item()} at step {step}; try a smaller lr than {lr}"
+            )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -63,7 +63,9 @@ def _write_card(cells: list, exercise) -> None:
     """The second line of the nearest heading above is the card."""
     heading = next(c for c in reversed(cells) if c.source.startswith("## "))
     lines = [
-        line for line in heading.source.split("\n") if not line.startswith(tuple(f"*{k} ·" for k in KINDS))
+        line
+        for line in heading.source.split("\n")
+        if not line.startswith(tuple(f"*{k} ·" for k in KINDS))
     ]
     text = "\n".join(lines[1:]).strip()
     heading.source = f"{lines[0]}\n\n*{exercise.card()}*\n\n{text}"

@@ -69,7 +69,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         from attncourse.grading.run import grade_notebook
     except ModuleNotFoundError as error:
-        print(f"grading a notebook needs {error.name}; install it with: pip install 'attncourse[grade]'")
+        print(
+            f"grading a notebook needs {error.name}; install it with: pip install 'attncourse[grade]'"
+        )
         return 2
     score = grade_notebook(options.notebook, options.cell_seconds)
     print(table(score))

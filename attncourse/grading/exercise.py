@@ -175,9 +175,7 @@ class Exercise:
         findings = tuple(differences(_expected(self.judge, seed), seen))
         if not findings:
             return Verdict(self.name, "passed", self.points, self.points)
-        return Verdict(
-            self.name, "failed", 0, self.points, findings, self._diagnose(seen, seed)
-        )
+        return Verdict(self.name, "failed", 0, self.points, findings, self._diagnose(seen, seed))
 
     def _diagnose(self, seen: Observations, seed: int) -> str:
         for mistake in self.mistakes:

@@ -48,7 +48,9 @@ def observe_call(answer, case: Case, gradients: bool) -> dict[str, Any]:
     except Exception as error:
         return {f"{case.label}, output": f"{type(error).__name__}: {error}"}
     tensors = [(x, y) for x, y in zip(args, case.args, strict=True) if isinstance(x, Tensor)]
-    seen[f"{case.label}, inputs left unchanged"] = all(torch.equal(x.detach(), y) for x, y in tensors)
+    seen[f"{case.label}, inputs left unchanged"] = all(
+        torch.equal(x.detach(), y) for x, y in tensors
+    )
     return seen
 
 

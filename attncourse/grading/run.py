@@ -83,7 +83,10 @@ def _execute(notebook, cell_seconds: float, score: Score) -> None:
     start, deaths = 0, 0
     while start < len(notebook.cells) and deaths < 3:
         client = NotebookClient(
-            notebook, timeout=cell_seconds, allow_errors=True, kernel_name="python3",
+            notebook,
+            timeout=cell_seconds,
+            allow_errors=True,
+            kernel_name="python3",
             resources={"metadata": {"path": str(score.path.resolve().parent)}},
         )
         with client.setup_kernel():

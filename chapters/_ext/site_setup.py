@@ -8,7 +8,14 @@ from pathlib import Path
 
 # The two parts of MathJax 3 that a page can ask for; the other 22 MB stay in the package.
 MATHJAX = ("tex-chtml.js", "output/chtml/fonts/woff-v2")
-FONTAWESOME_SCRIPT = re.compile(r'\s*<script[^>]*fontawesome\.js[^>]*></script>')
+FAULTS = (
+    # A script of 1.5 MB for icons that a web font draws as well.
+    (re.compile(r"\s*<script[^>]*fontawesome\.js[^>]*></script>"), ""),
+    # The arrow that opens a part of the contents has no name for those who cannot see it.
+    (re.compile(r'<summary>(?=<span class="toctree-toggle")'), '<summary aria-label="Pages below">'),
+    # The children of a list must be its items.
+    (re.compile(r'(class="citation" id="\w+" role=")doc-biblioentry'), r"\1listitem"),
+)
 
 
 def repository(environ, url, branch):
@@ -68,15 +75,17 @@ def copy_mathjax(app, exception):
             shutil.copy2(source / part, target / part)
 
 
-def drop_fontawesome_script(app, exception):
-    """The icons come from a web font as well; the 1.5 MB script would be loaded for nothing."""
+def polish_pages(app, exception):
+    """Mend what no option of the theme or of Sphinx reaches."""
     if exception or app.builder.format != "html":
         return
     out = Path(app.outdir)
     for page in out.rglob("*.html"):
-        text = page.read_text(encoding="utf-8")
-        if FONTAWESOME_SCRIPT.search(text):
-            page.write_text(FONTAWESOME_SCRIPT.sub("", text), encoding="utf-8")
+        text = better = page.read_text(encoding="utf-8")
+        for fault, cure in FAULTS:
+            better = fault.sub(cure, better)
+        if better != text:
+            page.write_text(better, encoding="utf-8")
     for leftover in [*out.glob("_static/scripts/fontawesome.js*"), *out.glob("_static/**/*.map")]:
         leftover.unlink(missing_ok=True)
 
@@ -85,5 +94,5 @@ def setup(app):
     app.connect("config-inited", set_repository)
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("build-finished", copy_mathjax)
-    app.connect("build-finished", drop_fontawesome_script)
+    app.connect("build-finished", polish_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

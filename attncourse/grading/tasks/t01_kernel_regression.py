@@ -28,7 +28,10 @@ def cases(seed: int) -> list[Case]:
 
     far = (100 + torch.randn(2, 3, generator=g), *points((5, 3), (5, 2)))
     return [
-        Case("5 queries, 7 keys in 3 dimensions, 2 values each", (*points((5, 3), (7, 3), (7, 2)), 0.7)),
+        Case(
+            "5 queries, 7 keys in 3 dimensions, 2 values each",
+            (*points((5, 3), (7, 3), (7, 2)), 0.7),
+        ),
         Case("a wide kernel", (*points((3, 2), (11, 2), (11, 5)), 2.5)),
         Case("queries far from every key", (*far, 0.5)),
     ]
@@ -123,13 +126,17 @@ def not_normalised(query, keys, values, bandwidth):
     return torch.exp(-squared_distances(query, keys) / (2 * bandwidth**2)) @ values
 
 
-@MISTAKES.add("Far from every key all weights round to 0 and 0 / 0 is NaN; use a softmax over the exponents.")
+@MISTAKES.add(
+    "Far from every key all weights round to 0 and 0 / 0 is NaN; use a softmax over the exponents."
+)
 def underflow(query, keys, values, bandwidth):
     weights = torch.exp(-squared_distances(query, keys) / (2 * bandwidth**2))
     return weights / weights.sum(-1, keepdim=True) @ values
 
 
-@MISTAKES.add("A small number is added to the sum of the weights: far from every key the answer becomes 0.")
+@MISTAKES.add(
+    "A small number is added to the sum of the weights: far from every key the answer becomes 0."
+)
 def epsilon(query, keys, values, bandwidth):
     weights = torch.exp(-squared_distances(query, keys) / (2 * bandwidth**2))
     return weights / (weights.sum(-1, keepdim=True) + 1e-8) @ values
@@ -145,7 +152,9 @@ def dot_product(query, keys, values, bandwidth):
     return smooth(query @ keys.T / bandwidth**2, values)
 
 
-@MISTAKES.add("The scores are divided by sqrt(dimensions) as well; the bandwidth is the only scale here.")
+@MISTAKES.add(
+    "The scores are divided by sqrt(dimensions) as well; the bandwidth is the only scale here."
+)
 def scaled_twice(query, keys, values, bandwidth):
     scores = -squared_distances(query, keys) / (2 * bandwidth**2)
     return smooth(scores / math.sqrt(query.size(-1)), values)

@@ -19,7 +19,10 @@ def cases(seed: int) -> list[Case]:
         return tuple(loud * torch.randn(s, generator=g) for s in shapes)
 
     return [
-        Case("2 samples, 3 heads, 5 queries, 7 keys, head_dim 11, values 13 wide", qkv(2, 3, 5, 7, 11, 13)),
+        Case(
+            "2 samples, 3 heads, 5 queries, 7 keys, head_dim 11, values 13 wide",
+            qkv(2, 3, 5, 7, 11, 13),
+        ),
         Case("large scores", qkv(1, 2, 3, 5, 4, 6, loud=12.0)),
         Case("one key", qkv(2, 1, 3, 1, 4, 5)),
     ]
@@ -105,7 +108,9 @@ def scaled_by_embed_dim(query, key, value):
     return attend(query, key, value, scale=(query.size(1) * query.size(-1)) ** -0.5)
 
 
-@MISTAKES.add("The softmax runs over the queries (dim=-2); each query must share out its weight among the keys.")
+@MISTAKES.add(
+    "The softmax runs over the queries (dim=-2); each query must share out its weight among the keys."
+)
 def softmax_over_queries(query, key, value):
     return attend(query, key, value, axis=-2)
 
@@ -128,14 +133,18 @@ def no_exponential(query, key, value):
     return weights @ value, weights
 
 
-@MISTAKES.add("The exponential overflows on large scores; subtract the largest score of the row first.")
+@MISTAKES.add(
+    "The exponential overflows on large scores; subtract the largest score of the row first."
+)
 def overflowing(query, key, value):
     weights = torch.exp(query @ key.mT / query.size(-1) ** 0.5)
     weights = weights / weights.sum(dim=-1, keepdim=True)
     return weights @ value, weights
 
 
-@MISTAKES.add("The scale is applied to the weights, after the softmax, so the rows no longer sum to 1.")
+@MISTAKES.add(
+    "The scale is applied to the weights, after the softmax, so the rows no longer sum to 1."
+)
 def scale_after_softmax(query, key, value):
     weights = torch.softmax(query @ key.mT, dim=-1) / query.size(-1) ** 0.5
     return weights @ value, weights

@@ -31,9 +31,18 @@ MISTAKES = [
     Mistake("That is sqrt(64): the keys' standard deviation of 0.5 is not in it.", 8),
     Mistake("That is the number of dimensions.", 64),
     Mistake("That grows with d itself; variances add, standard deviations do not.", 32),
-    Mistake("That uses the keys' standard deviation twice: 0.5 is a standard deviation, not a variance.", 2),
-    Mistake("That is the score after the division by sqrt(64); the question is about the one before.", 0.5),
-    Mistake("That adds the variances of query and key; the product of two has the product of variances.", 80**0.5),
+    Mistake(
+        "That uses the keys' standard deviation twice: 0.5 is a standard deviation, not a variance.",
+        2,
+    ),
+    Mistake(
+        "That is the score after the division by sqrt(64); the question is about the one before.",
+        0.5,
+    ),
+    Mistake(
+        "That adds the variances of query and key; the product of two has the product of variances.",
+        80**0.5,
+    ),
 ]
 
 EXERCISE = Exercise(

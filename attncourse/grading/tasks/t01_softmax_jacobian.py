@@ -67,7 +67,9 @@ def loops_in_double(scores):
 MISTAKES = Mistakes()
 
 
-@MISTAKES.add("Only the diagonal p (1 - p) is there; raising one score also lowers the other weights.")
+@MISTAKES.add(
+    "Only the diagonal p (1 - p) is there; raising one score also lowers the other weights."
+)
 def diagonal_only(scores):
     p = softmax(scores)
     return torch.diag_embed(p * (1 - p))
@@ -97,7 +99,9 @@ def outer_only(scores):
     return -p[:, :, None] * p[:, None, :]
 
 
-@MISTAKES.add("The p on the diagonal is 1; this is the Jacobian of the log of the softmax, or nearly.")
+@MISTAKES.add(
+    "The p on the diagonal is 1; this is the Jacobian of the log of the softmax, or nearly."
+)
 def log_softmax(scores):
     return torch.eye(scores.size(1)) - softmax(scores)[:, None, :]
 
@@ -131,18 +135,24 @@ def weights_subtracted(scores):
     return torch.diag_embed(p) - p[:, :, None]
 
 
-@MISTAKES.add("The diagonal is the sigmoid's derivative of the scores; a softmax couples all scores.")
+@MISTAKES.add(
+    "The diagonal is the sigmoid's derivative of the scores; a softmax couples all scores."
+)
 def sigmoid(scores):
     s = torch.sigmoid(scores)
     return torch.diag_embed(s * (1 - s))
 
 
-@MISTAKES.add("The Jacobian of the whole batch is returned, (b, m, b, m); only rows of one sample interact.")
+@MISTAKES.add(
+    "The Jacobian of the whole batch is returned, (b, m, b, m); only rows of one sample interact."
+)
 def whole_batch(scores):
     return torch.autograd.functional.jacobian(softmax, scores)
 
 
-@MISTAKES.add("The derivatives are summed over the weights, which always gives 0: the weights sum to 1.")
+@MISTAKES.add(
+    "The derivatives are summed over the weights, which always gives 0: the weights sum to 1."
+)
 def summed(scores):
     return diagonal_minus_outer(scores).sum(1)
 
