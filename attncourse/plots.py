@@ -9,7 +9,6 @@ import io
 
 import matplotlib as mpl
 import seaborn as sns
-import torch
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from torch import Tensor

@@ -40,9 +40,9 @@ def scaled_dot_product_attention(
                 for j in range(m):
                     if is_causal and j > i:
                         continue
-                    if attn_mask is not None and attn_mask.dtype == torch.bool:
-                        if not attn_mask[b, h, i, j]:
-                            continue
+                    allowed = attn_mask is None or attn_mask.dtype != torch.bool
+                    if not (allowed or attn_mask[b, h, i, j]):
+                        continue
                     s = scale * (query[b, h, i] * key[b, h, j]).sum()
                     if score_mod is not None:
                         s = score_mod(s, b, h, i, j)

@@ -1,0 +1,71 @@
+# Two commands matter: `make book` builds the site, `make test` runs every check.
+# Both set up .venv first. Python 3.11 or newer and make are all they need.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CHAPTERS := $(wildcard chapters/*.ipynb)
+MASTERS := $(wildcard exercises/solutions/*.ipynb)
+
+# More threads are slower on small models, and a busy machine makes it much worse.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help setup book test check lint lab run exercises new bench repository clean
+
+help:
+	@echo "make book               build the site and say where to open it"
+	@echo "make test               build the site and run every check"
+	@echo "make check              what CI does: make test, and nothing may be skipped"
+	@echo "make lab                open the notebooks in JupyterLab"
+	@echo "make run NB=PATH ...    execute notebooks in place (default: all of them)"
+	@echo "make exercises          write the student notebooks from their masters"
+	@echo "make new NAME=dilated   stubs for a new variant, from equation to exercise"
+	@echo "make bench              measure the figures that the book shows"
+
+setup: $(READY)
+
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
+		{ echo "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12"; exit 1; }
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	touch $(READY)
+
+book: $(READY)
+	$(BIN)/jupyter-book build . -W -n --keep-going -q
+	@echo "Open file://$(CURDIR)/_build/html/index.html"
+
+test: lint book
+	$(BIN)/python -m pytest tests $(CHAPTERS) $(MASTERS) --nbval -n 2 --dist loadfile
+
+check:
+	CI=true $(MAKE) test
+
+lint: $(READY)
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check attncourse benchmarks chapters/_ext tests tools
+
+lab: $(READY)
+	$(BIN)/jupyter lab
+
+run: $(READY)
+	$(BIN)/python tools/run_notebooks.py $(or $(NB),$(CHAPTERS) $(MASTERS))
+
+exercises: $(READY)
+	$(BIN)/python tools/make_exercises.py
+
+new: $(READY)
+	@test -n "$(NAME)" || { echo "Name the variant: make new NAME=dilated"; exit 1; }
+	$(BIN)/python tools/new_variant.py $(NAME)
+
+bench: $(READY)
+	$(BIN)/python benchmarks/heads.py
+	$(BIN)/python benchmarks/budgets.py
+
+clean:
+	rm -rf _build $(VENV)
+
+repository:
+	@test -n "$(URL)" || { echo "Name the fork: make repository URL=https://github.com/you/attncourse"; exit 1; }
+	sed -i.old "s#$$(sed -n 's/^  url: *//p' _config.yml | head -1)#$(URL)#" _config.yml $(CHAPTERS) $(MASTERS) $(wildcard exercises/*.ipynb) && rm -f _config.yml.old chapters/*.old exercises/*.old exercises/solutions/*.old
