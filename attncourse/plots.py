@@ -9,6 +9,7 @@ import io
 
 import matplotlib as mpl
 import seaborn as sns
+import torch
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from torch import Tensor
@@ -37,16 +38,18 @@ class Figure:
     """
 
     def __init__(self, canvas: Canvas, alt: str, caption: str = ""):
-        self.canvas, self.alt, self.caption = canvas, alt, caption
+        self.canvas, self.alt, self.caption, self._png = canvas, alt, caption, b""
 
     def __repr__(self) -> str:
         return self.alt
 
     def png(self) -> bytes:
         """The picture; equal data give equal bytes."""
-        buffer = io.BytesIO()
-        self.canvas.savefig(buffer, dpi=DPI, bbox_inches="tight", metadata={"Software": None})
-        return buffer.getvalue()
+        if not self._png:  # drawn once: a second drawing would move the axes by some pixels
+            buffer = io.BytesIO()
+            self.canvas.savefig(buffer, dpi=DPI, bbox_inches="tight", metadata={"Software": None})
+            self._png = buffer.getvalue()
+        return self._png
 
     def _ipython_display_(self) -> None:
         from IPython.display import Markdown, display
@@ -99,6 +102,7 @@ def heatmaps(
     caption: str = "",
 ) -> Figure:
     """Several attention maps side by side, one scale of colours for all; keys name the panels."""
+    _check_maps(weights, queries, keys, visible)
     weights = {name: w.detach().float().cpu() for name, w in weights.items()}
     vmax = max(w.max().item() for w in weights.values()) if vmax is None else vmax
     columns = min(len(weights), 3)
@@ -117,6 +121,21 @@ def heatmaps(
         canvas.colorbar(axes.flat[0].collections[0], ax=axes, label="weight", shrink=0.8)
     alt = " ".join(_describe_map(name, w, visible) for name, w in weights.items())
     return Figure(canvas, alt, caption)
+
+
+def _check_maps(weights, queries, keys, visible):
+    if not weights:
+        raise ValueError("weights must hold at least one map")
+    for w in weights.values():
+        if w.dim() != 2:
+            raise ValueError(
+                f"a map is (n, m); got {tuple(w.shape)}. Choose one head: weights[0, 0]"
+            )
+        for labels, size in ((queries, w.size(0)), (keys, w.size(1))):
+            if labels is not None and len(labels) != size:
+                raise ValueError(f"expected {size} labels, one each; got {len(labels)}")
+    if visible is not None and visible.dtype != torch.bool:
+        raise TypeError(f"visible must be bool, True = may attend; got {visible.dtype}")
 
 
 def _draw_heatmap(ax, w, queries, keys, visible, vmax, annotate):

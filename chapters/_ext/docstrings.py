@@ -20,7 +20,9 @@ def link(label, text, found_docs):
         return BIB_KEY.sub(lambda key: f":cite:t:`{key[0]}`", text)
     if label == "Chapter":
         return CHAPTER.sub(
-            lambda name: f":doc:`/chapters/{name[0]}`" if f"chapters/{name[0]}" in found_docs else name[0],
+            lambda name: (
+                f":doc:`/chapters/{name[0]}`" if f"chapters/{name[0]}" in found_docs else name[0]
+            ),
             text,
         )
     return text
@@ -28,7 +30,9 @@ def link(label, text, found_docs):
 
 def escape_bars(text):
     """|x| is an absolute value here, and the start of a substitution in reStructuredText."""
-    return "".join(part if CODE.match(part) else part.replace("|", r"\|") for part in CODE.split(text))
+    return "".join(
+        part if CODE.match(part) else part.replace("|", r"\|") for part in CODE.split(text)
+    )
 
 
 def rewrite(lines, found_docs=()):

@@ -21,9 +21,13 @@ def add_alt(notebook):
         bundles = [out.get("data", {}) for out in cell.get("outputs", [])]
         alts = [plain(data.get("text/plain", "")) for data in bundles if "image/png" in data]
         if len(alts) > 1:
-            problems.append(f"cell {number} shows {len(alts)} figures; alt text needs one figure for each cell")
+            problems.append(
+                f"cell {number} shows {len(alts)} figures; alt text needs one figure for each cell"
+            )
         elif alts and (not alts[0] or alts[0].startswith("<")):
-            problems.append(f"cell {number} shows a figure without alt text; return an attncourse.plots.Figure")
+            problems.append(
+                f"cell {number} shows a figure without alt text; return an attncourse.plots.Figure"
+            )
         elif alts:
             image = cell["metadata"].setdefault("mystnb", {}).setdefault("image", {})
             image.setdefault("alt", alts[0])

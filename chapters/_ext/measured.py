@@ -27,11 +27,13 @@ def table_html(data):
     body = ""
     for name, *values in data["rows"]:
         if len(values) + 1 != len(data["columns"]):
-            raise ValueError(f"row {name!r}: {len(values) + 1} cells under {len(data['columns'])} columns")
+            raise ValueError(
+                f"row {name!r}: {len(values) + 1} cells under {len(data['columns'])} columns"
+            )
         body += f'<tr><th scope="row">{escape(cell_text(name))}</th>'
         for value in values:
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            body += f'<td{" class=number" if number else ""}>{escape(cell_text(value))}</td>'
+            body += f"<td{' class=number' if number else ''}>{escape(cell_text(value))}</td>"
         body += "</tr>\n"
     note = f'<p class="measured-note">{escape(data["note"])}</p>' if data.get("note") else ""
     return (

@@ -12,7 +12,10 @@ FAULTS = (
     # A script of 1.5 MB for icons that a web font draws as well.
     (re.compile(r"\s*<script[^>]*fontawesome\.js[^>]*></script>"), ""),
     # The arrow that opens a part of the contents has no name for those who cannot see it.
-    (re.compile(r'<summary>(?=<span class="toctree-toggle")'), '<summary aria-label="Pages below">'),
+    (
+        re.compile(r'<summary>(?=<span class="toctree-toggle")'),
+        '<summary aria-label="Pages below">',
+    ),
     # The children of a list must be its items.
     (re.compile(r'(class="citation" id="\w+" role=")doc-biblioentry'), r"\1listitem"),
 )

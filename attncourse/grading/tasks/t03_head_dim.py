@@ -1,6 +1,7 @@
 """Exercise 03.head_dim: a layer that rounds head_dim down and runs on the wrong tokens, repaired."""
 
 import warnings
+from functools import lru_cache
 
 import torch
 from torch import nn
@@ -10,7 +11,7 @@ from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
 from attncourse.grading.observe import NotAttempted
 
 REFUSED = [(10, 3), (512, 7), (7, 2), (8, 3), (6, 4), (4, 8), (9, 0), (12, -3), (12, -5)]
-BUILT = [(6, 1), (6, 2), (6, 3), (6, 6), (15, 5), (1, 1), (256, 8)]
+BUILT = [(6, 1), (6, 2), (6, 3), (6, 6), (15, 5), (1, 1), (16, 8)]
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
 
 
@@ -37,17 +38,15 @@ class AsFound(nn.Module):
 
 def facts(layer, seed: int) -> dict:
     """Which pairs the constructor refuses, and what the layers that it builds compute."""
-    seen = {}
-    for pair in REFUSED:
-        what = f"embed_dim={pair[0]}, num_heads={pair[1]} is refused with a ValueError"
-        seen[what] = refusal(layer, *pair)
-    for pair in BUILT:
-        what = f"embed_dim={pair[0]}, num_heads={pair[1]} is built and attends"
-        seen[what] = attends(layer, *pair, seed)
-    return seen
+    seen = [refusal(layer, *pair) for pair in REFUSED]
+    seen += [attends(layer, *pair, seed) for pair in BUILT]
+    return dict(zip(NAMES, seen, strict=True))
 
 
-NAMES = tuple(facts(AsFound, 0))
+NAMES = (
+    *(f"embed_dim={e}, num_heads={h} is refused with a ValueError" for e, h in REFUSED),
+    *(f"embed_dim={e}, num_heads={h} is built and attends" for e, h in BUILT),
+)
 
 
 def refusal(layer, embed_dim: int, num_heads: int):
@@ -61,8 +60,10 @@ def refusal(layer, embed_dim: int, num_heads: int):
         except Exception as error:
             return isinstance(error, ValueError) or f"{type(error).__name__} in the constructor"
     answer = "it is built, with a warning" if said else "it is built"
-    runs = [_runs(module, n, embed_dim) for n in (5, embed_dim - 1)]
-    answer += f", runs on {sum(runs)} of 2 inputs"
+    if embed_dim < 100:
+        answer += (
+            f", runs on {sum(_runs(module, n, embed_dim) for n in (5, embed_dim - 1))} of 2 inputs"
+        )
     numbers = [p.numel() for p in module.parameters()] if isinstance(module, nn.Module) else []
     return f"{answer} and learns {sum(numbers)} numbers"
 
@@ -75,17 +76,25 @@ def _runs(module, n: int, embed_dim: int) -> bool:
     return True
 
 
+@lru_cache(maxsize=256)
+def situation(embed_dim: int, num_heads: int, seed: int):
+    """Input, parameters and right output of a small layer."""
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(2, 3, embed_dim, generator=g)
+    params = {}
+    for name in PROJECTIONS:
+        params[f"{name}.weight"] = torch.randn(embed_dim, embed_dim, generator=g) / embed_dim**0.5
+        params[f"{name}.bias"] = torch.randn(embed_dim, generator=g)
+    return x, params, spec.multi_head_attention(x, x, x, params, num_heads)[0]
+
+
 def attends(layer, embed_dim: int, num_heads: int, seed: int):
-    """True, or how the layer differs from multi-head attention with the layer's own weights."""
-    torch.manual_seed(seed)
+    """True, or how the layer differs from multi-head attention."""
+    x, params, expected = situation(embed_dim, num_heads, seed)
     try:
         module = layer(embed_dim, num_heads)
-        if embed_dim > 100:
-            return tuple(module(torch.zeros(1, 2, embed_dim)).shape) == (1, 2, embed_dim)
-        x = torch.randn(2, 3, embed_dim)
-        params = {k: p.detach() for k, p in module.named_parameters()}
-        expected, _ = spec.multi_head_attention(x, x, x, params, num_heads)
-        return torch.allclose(module(x), expected, atol=1e-4) or "another output"
+        module.load_state_dict(params, strict=False)
+        return torch.allclose(module(x), expected, rtol=1e-3, atol=1e-3) or "another output"
     except NotImplementedError:
         raise NotAttempted from None
     except Exception as error:
@@ -222,7 +231,9 @@ mistake("embed_dim is rounded down silently to a multiple of num_heads; raise in
         change=lambda e, h: (e // h * h, h))  # fmt: skip
 
 
-@MISTAKES.add("The check stands in forward; the constructor must raise, before anything is trained.")
+@MISTAKES.add(
+    "The check stands in forward; the constructor must raise, before anything is trained."
+)
 class Late(AsFound):
     def forward(self, x):
         refuse(odd)(self.embed_dim, self.num_heads)

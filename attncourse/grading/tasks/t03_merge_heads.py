@@ -80,7 +80,9 @@ def view_after_transpose(heads):
     return heads.transpose(1, 2).view(batch, n, num_heads * head_dim)
 
 
-@MISTAKES.add("The wrong axes are exchanged: positions and head_dim instead of heads and positions.")
+@MISTAKES.add(
+    "The wrong axes are exchanged: positions and head_dim instead of heads and positions."
+)
 def wrong_transpose(heads):
     batch, num_heads, n, head_dim = heads.shape
     return heads.transpose(2, 3).reshape(batch, n, num_heads * head_dim)

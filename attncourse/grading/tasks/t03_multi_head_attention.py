@@ -32,7 +32,8 @@ def cases(seed: int) -> list[Case]:
             call(2, 3, 4, 10, 7, 8, 2),
         ),
         Case("all widths 6, 3 heads", call(1, 5, 4, 6, 6, 6, 3)),
-        Case("large scores", call(1, 2, 3, 6, 6, 6, 2, loud=9.0)),
+        # float32 rounds the large scores, and the gradients of W^Q and W^K with them
+        Case("large scores", call(1, 2, 3, 6, 6, 6, 2, loud=9.0), gradients=False),
         Case("1 head", call(2, 2, 3, 5, 5, 5, 1)),
     ]
 
@@ -86,7 +87,9 @@ def einsum(query, key, value, w_q, w_k, w_v, w_o, num_heads):
 
 @ACCEPTED.add
 def heads_added_after_their_slice_of_w_o(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    q, k, v = (split(F.linear(x, w), num_heads) for x, w in ((query, w_q), (key, w_k), (value, w_v)))
+    q, k, v = (
+        split(F.linear(x, w), num_heads) for x, w in ((query, w_q), (key, w_k), (value, w_v))
+    )
     out, weights = attend(q, k, v)
     slices = w_o.chunk(num_heads, dim=1)
     return sum(out[:, h] @ w.T for h, w in enumerate(slices)), weights
@@ -169,7 +172,9 @@ def scaled_by_embed_dim(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     return merge(out) @ w_o.T, weights
 
 
-@MISTAKES.add("The scale uses the number of heads; each head divides by the square root of head_dim.")
+@MISTAKES.add(
+    "The scale uses the number of heads; each head divides by the square root of head_dim."
+)
 def scaled_by_heads(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     q, k, v = project(query, key, value, w_q, w_k, w_v, num_heads)
     out, weights = attend(q, k, v, scale=num_heads**-0.5)

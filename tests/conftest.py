@@ -1,0 +1,38 @@
+"""Set-up of all tests: one thread, no lucky memory, shapes checked while the package runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from jaxtyping import install_import_hook
+
+ROOT = Path(__file__).parents[1]
+CHECKED = ("steps", "masks", "scores", "heads", "models", "tasks")
+
+# Imported here first, so that every test sees the functions whose shapes are checked at each call.
+with install_import_hook([f"attncourse.{module}" for module in CHECKED], "beartype.beartype"):
+    import attncourse  # noqa: F401
+
+torch.set_num_threads(1)
+# torch then also fills fresh memory with NaN: who reads what nobody wrote is found out.
+torch.use_deterministic_algorithms(True)
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def write_table():
+    """``write(name, caption=, note=, columns=, rows=)``: a table that the book shows."""
+
+    def write(name: str, **table) -> None:
+        path = ROOT / "chapters" / "_data" / f"{name}.json"
+        text = json.dumps(table, indent=1, ensure_ascii=False) + "\n"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+
+    return write

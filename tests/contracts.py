@@ -1,0 +1,249 @@
+"""What must hold for every variant: functions that raise AssertionError, or return `UNDEFINED`.
+
+They take ``make``, so that each can build the variant in the sizes it needs.
+"""
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from attncourse import cost
+
+UNDEFINED = object()
+CONTRACTS = {}
+
+
+def contract(title: str):
+    def register(check):
+        CONTRACTS[title] = check
+        return check
+
+    return register
+
+
+def close(ours, theirs, rtol=0.0, atol=1e-12):
+    torch.testing.assert_close(ours, theirs, rtol=rtol, atol=atol)
+
+
+def learnable(variant) -> list[Tensor]:
+    """Everything a gradient can reach: float inputs, and the parameters of a layer."""
+    inputs = [x.requires_grad_() for x in variant.inputs if x.is_floating_point()]
+    return inputs + (list(variant.layer.parameters()) if variant.layer else [])
+
+
+def gradients(outputs, sources: list[Tensor]) -> list[Tensor]:
+    """Gradients of a fixed random mixture of the outputs; 0 where nothing arrives."""
+    generator = torch.Generator().manual_seed(2)
+    mixtures = [torch.randn(x.shape, generator=generator, dtype=x.dtype) for x in outputs]
+    total = sum((x * mixture).sum() for x, mixture in zip(outputs, mixtures, strict=True))
+    found = torch.autograd.grad(total, sources, allow_unused=True, retain_graph=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(sources, found, strict=True)]
+
+
+@contract("equals its loops")
+def equals_spec(make):
+    variant = make()
+    output, weights = variant.spec(*variant.inputs)
+    close(variant.run(*variant.inputs), output)
+    close(variant.stored(*variant.inputs), (output, weights))
+
+
+@contract("gradients equal those of its loops")
+def gradients_equal_spec(make):
+    variant = make()
+    sources = learnable(variant)
+    loops = variant.spec(*variant.inputs)
+    stored = variant.stored(*variant.inputs)
+    close(gradients(stored, sources), gradients(loops, sources), atol=1e-10)
+    run = variant.run(*variant.inputs)
+    close(gradients([run], sources), gradients(loops[:1], sources), atol=1e-10)
+
+
+@contract("equals PyTorch's own")
+def equals_torch(make):
+    variant = make()
+    if variant.torch is None:
+        return UNDEFINED
+    return close(variant.run(*variant.inputs), variant.torch(*variant.inputs))
+
+
+@contract("equals flex_attention")
+def equals_flex(make):
+    variant = make()
+    if variant.flex is None:
+        return UNDEFINED
+    return close(variant.run(*variant.inputs), variant.flex(*variant.inputs))
+
+
+@contract("limiting case")
+def reaches_its_limit(make):
+    close(*make().limit())
+
+
+@contract("weights are those of the output")
+def weights_remake_output(make):
+    variant = make()
+    output, weights = variant.stored(*variant.inputs)
+    close(variant.remake(weights, *variant.inputs), output)
+    close(output, variant.run(*variant.inputs))
+    close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+
+
+@contract("dropout")
+def dropout(make):
+    variant = make(n=31, m=31 if make().inputs[0] is make().inputs[-1] else 37)
+    if variant.dropped is None:
+        return UNDEFINED
+    _, kept = variant.stored(*variant.inputs)
+    output, weights = variant.dropped(*variant.inputs)
+    zeroed = weights == 0
+    close(weights, (2 * kept).masked_fill(zeroed, 0.0))
+    close(variant.remake(weights, *variant.inputs), output)
+    share = zeroed[kept > 0].double().mean()
+    assert 0.45 < share < 0.55, f"dropout of one half zeroed {share:.2f} of the weights"
+    return None
+
+
+@contract("future changes nothing")
+def future_changes_nothing(make):
+    variant = make()
+    if not variant.is_causal:
+        return UNDEFINED
+    before = variant.run(*variant.inputs)
+    for t in range(before.size(-2) - 1):
+        changed = [x.clone() for x in variant.inputs]
+        for x in changed[:3]:  # behind query, key and value there may be a mask
+            x[..., t + 1 :, :] += 100.0
+        close(variant.run(*changed)[..., : t + 1, :], before[..., : t + 1, :])
+    return None
+
+
+@contract("empty row gives 0")
+def empty_row(make):
+    variant = make()
+    if variant.masked is None:
+        return UNDEFINED
+    weights = variant.stored(*variant.inputs)[1]
+    visible = torch.ones_like(weights, dtype=torch.bool)
+    visible[:, :, 0] = False
+    added = torch.zeros_like(weights).masked_fill(~visible, -torch.inf)
+    sources = learnable(variant)
+    for mask in (visible, added):
+        output, weights = variant.masked(mask, *variant.inputs)
+        close(weights[:, :, 0], torch.zeros_like(weights[:, :, 0]))
+        close(output, variant.remake(weights, *variant.inputs))
+        reached = gradients([output[..., 0, :], weights[:, :, 0]], sources)
+        # What a constant bias adds to the empty row is all that may learn from it.
+        constant = [name == "out_proj.bias" for name, _ in named(variant)]
+        for is_constant, gradient in zip(constant, reached, strict=True):
+            assert gradient.isfinite().all(), "the empty row sends NaN backwards"
+            assert is_constant or not gradient.any(), "the empty row sends a gradient backwards"
+        rest = gradients([output, weights], sources)
+        assert all(gradient.isfinite().all() for gradient in rest)
+    return None
+
+
+def named(variant) -> list[tuple[str, Tensor]]:
+    """The names of what `learnable` lists."""
+    inputs = [("input", x) for x in variant.inputs if x.is_floating_point()]
+    return inputs + (list(variant.layer.named_parameters()) if variant.layer else [])
+
+
+@contract("single token")
+def single_token(make):
+    variant = make(n=1, m=1)
+    output, weights = variant.stored(*variant.inputs)
+    close(weights, torch.ones_like(weights))
+    close(output, variant.remake(weights, *variant.inputs))
+    close(variant.run(*variant.inputs), output)
+
+
+@contract("scores x 300")
+def large_scores(make):
+    variant = make()
+    loud = [variant.inputs[0] * 300, *variant.inputs[1:]]
+    close(variant.stored(*loud), variant.spec(*loud), rtol=1e-9)
+    close(variant.run(*loud), variant.spec(*loud)[0], rtol=1e-9)
+    single = [x.float() if x.is_floating_point() else x for x in loud]
+    if variant.layer:
+        variant.layer.float()
+    assert variant.run(*single).isfinite().all()
+
+
+@contract("inputs unchanged")
+def inputs_unchanged(make):
+    variant = make()
+    before = [x.clone() for x in variant.inputs]
+    variant.run(*variant.inputs)
+    variant.stored(*variant.inputs)
+    close(list(variant.inputs), before, atol=0.0)
+
+
+@contract("error in float32")
+def float32_error(make):
+    """No more than 8 times what rounding the inputs to float32 does to the exact result."""
+    variant = make()
+    rounded = [x.float().double() if x.is_floating_point() else x for x in variant.inputs]
+    if variant.layer:
+        variant.layer.float().double()
+    exact = variant.stored(*rounded)[0]
+    parameters = list(variant.layer.parameters()) if variant.layer else []
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        budget = 0.0
+        for _ in range(8):
+            kept = [x.clone() for x in parameters]
+            for x in parameters:
+                x.copy_(nudged(x, generator))
+            moved = variant.run(*[nudged(x, generator) for x in rounded])
+            budget = max(budget, 8 * (moved - exact).abs().max().item())
+            for x, old in zip(parameters, kept, strict=True):
+                x.copy_(old)
+        if variant.layer:
+            variant.layer.float()
+        single = [x.float() if x.is_floating_point() else x for x in rounded]
+        for output in (variant.run(*single), variant.stored(*single)[0]):
+            assert output.dtype == torch.float32
+            error = (output.double() - exact).abs().max().item()
+            assert error <= budget, f"error {error:.1e}, budget {budget:.1e}"
+
+
+def nudged(x: Tensor, generator) -> Tensor:
+    """Moved by at most the rounding of float32, in a random direction."""
+    if not x.is_floating_point():
+        return x
+    step = torch.rand(x.shape, generator=generator, dtype=x.dtype) * 2 - 1
+    return x + x.abs().clamp(max=1e30).nan_to_num() * step * torch.finfo(torch.float32).eps / 2
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the bytes of the largest tensor that any operation returned."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for x in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(x, Tensor):
+                self.bytes = max(self.bytes, x.untyped_storage().nbytes())
+        return result
+
+
+def largest_tensor(call, *inputs) -> int:
+    with LargestTensor() as seen, torch.no_grad():
+        call(*inputs)
+    return seen.bytes
+
+
+@contract("memory as declared")
+def memory(make):
+    for n, m in ((61, 61), (122, 122)):
+        variant = make(n=n, m=m, d=2, e=3)
+        b, h = variant.stored(*variant.inputs)[1].shape[:2]
+        scores = cost.score_bytes(b, h, n, m, bytes_per_number=8)
+        assert largest_tensor(variant.stored, *variant.inputs) == scores
+        needed = largest_tensor(variant.run, *variant.inputs)
+        if variant.fused:
+            assert needed < scores, "the weights were stored, and nobody asked for them"
+        else:
+            assert needed == scores

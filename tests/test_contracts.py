@@ -1,0 +1,44 @@
+"""Every property on every variant; the table of both is written for the book."""
+
+import inspect
+
+import cases_layers  # noqa: F401  (registers the layers)
+import pytest
+from cases import VARIANTS
+from contracts import CONTRACTS, UNDEFINED
+
+import attncourse
+from attncourse import heads
+
+found: dict[tuple[str, str], bool | None] = {}
+
+
+@pytest.mark.parametrize("title", CONTRACTS)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_contract(name, title):
+    found[name, title] = False
+    defined = CONTRACTS[title](lambda **sizes: VARIANTS[name](attncourse, **sizes))
+    found[name, title] = None if defined is UNDEFINED else True
+
+
+def test_every_public_function_and_layer_is_a_variant():
+    layers = {
+        name
+        for name, x in vars(heads).items()
+        if inspect.isclass(x) and x.__module__ == heads.__name__
+    }
+    tested = {name.split(",")[0] for name in VARIANTS}
+    assert layers | {"attention", "scaled_dot_product_attention"} == tested
+
+
+def test_table_of_the_book(write_table):
+    if len(found) < len(VARIANTS) * len(CONTRACTS):
+        pytest.skip("written by a complete run of this file only")
+    write_table(
+        "contracts",
+        caption="Which property was tested on which variant",
+        note="Every property is one function in tests/contracts.py, every variant one entry of "
+        "tests/cases.py or tests/cases_layers.py.",
+        columns=["Variant", *CONTRACTS],
+        rows=[[name, *[found[name, title] for title in CONTRACTS]] for name in VARIANTS],
+    )

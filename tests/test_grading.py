@@ -1,0 +1,242 @@
+"""The checks are checked: right answers in any style pass, and every known mistake hears its own name."""
+
+import re
+
+import pytest
+import torch
+
+from attncourse.grading import CheckFailed, check, hint, load, names, notebook, status
+from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes, Number
+from attncourse.grading.observe import Case
+
+NAMES = names()
+KINDS = ("Implement", "Repair", "Predict", "Measure", "Train")
+SEEDS = range(5)
+scores: dict[str, tuple[int, int]] = {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_style_passes_and_every_mistake_is_named(name):
+    exercise = load(name)
+    styles, caught = set(exercise.accepted), {m.says for m in exercise.mistakes}
+    problems = []
+    for seed in SEEDS:
+        for style, answer in exercise.accepted.items():
+            verdict = exercise.grade(answer, seed)
+            if verdict.points != exercise.points or verdict.findings:
+                styles.discard(style)
+                problems.append(f"seed {seed}: {style} did not pass: {verdict.findings[:1]}")
+        for mistake in exercise.mistakes:
+            verdict = exercise.grade(mistake.answer, seed)
+            if (verdict.status, verdict.diagnosis) != ("failed", mistake.says) or verdict.points:
+                caught.discard(mistake.says)
+                problems.append(f"seed {seed}: {mistake.says!r} heard {verdict.diagnosis!r}")
+    scores[name] = (len(caught), len(styles))
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exercise_is_complete(name):
+    exercise = load(name)
+    assert exercise.name == name
+    assert exercise.kind in KINDS
+    assert exercise.points >= 1
+    assert 1 <= exercise.difficulty <= 5
+    assert len(exercise.hints) == len(set(exercise.hints)) == 3
+    assert len(exercise.accepted) >= 4
+    assert len(exercise.mistakes) >= (12 if exercise.kind in ("Implement", "Repair") else 4)
+    sentences = [m.says for m in exercise.mistakes]
+    assert len(set(sentences)) == len(sentences)
+    assert all(re.fullmatch(r"\S.{10,}[.?!]", says) for says in sentences), "whole sentences"
+
+
+def test_the_course_has_the_promised_exercises():
+    if len({name[:2] for name in NAMES}) < 3:
+        pytest.skip("chapters are still being written")
+    kinds = [load(name).kind for name in NAMES]
+    assert len(NAMES) >= 12
+    assert set(kinds) == set(KINDS)
+    assert kinds.count("Repair") >= 3
+
+
+def endless(*args, **kwargs):
+    return endless(*args, **kwargs)
+
+
+def raising(*args, **kwargs):
+    raise ZeroDivisionError("a slip")
+
+
+def kills_with_system_exit(*args, **kwargs):
+    raise SystemExit(0)
+
+
+class Refuses:
+    """Whatever it is asked, it raises."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(f"no {name} here")
+
+
+NONSENSE = {
+    "a string": "softmax",
+    "a list of strings": ["a", "b"],
+    "a bool": True,
+    "a type": torch.nn.Linear,
+    "nan": float("nan"),
+    "a huge number": 10**400,
+    "a tensor of NaN": torch.full((2, 3), torch.nan),
+    "an empty tensor": torch.empty(0),
+    "an empty dict": {},
+    "an object that refuses": Refuses(),
+    "returns None": lambda *a, **k: None,
+    "returns a string": lambda *a, **k: "weights",
+    "returns itself": lambda *a, **k: raising,
+    "returns its input": lambda *a, **k: a[0] if a else None,
+    "returns NaN": lambda *a, **k: (torch.full((2, 3, 5, 13), torch.nan), torch.full((2, 3, 5, 7), torch.nan)),
+    "returns a scalar": lambda *a, **k: torch.tensor(1.0),
+    "returns integers": lambda *a, **k: torch.ones(2, 3, 5, 13, dtype=torch.int64),
+    "returns complex numbers": lambda *a, **k: torch.ones(2, 3, 5, 13, dtype=torch.complex64),
+    "returns a sparse tensor": lambda *a, **k: torch.eye(3).to_sparse(),
+    "takes no argument": lambda: None,
+    "raises": raising,
+    "exits": kills_with_system_exit,
+    "never ends": endless,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+@pytest.mark.parametrize("name", NAMES)
+def test_nonsense_fails_cleanly(name, what):
+    verdict = load(name).grade(NONSENSE[what])
+    assert verdict.status == "failed"
+    assert verdict.points == 0
+    assert verdict.findings
+    assert all(isinstance(x, str) and len(x) < 1000 for x in verdict.findings)
+    notebook.report(verdict)
+
+
+def stub(*args, **kwargs):
+    raise NotImplementedError
+
+
+class StubLayer(torch.nn.Module):
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "answer", [None, ..., stub, StubLayer], ids=["None", "...", "stub", "layer"]
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_stub_is_not_attempted(name, answer, capsys):
+    exercise = load(name)
+    takes_functions = callable(next(iter(exercise.accepted.values())))
+    if callable(answer) and not takes_functions:
+        return
+    assert exercise.grade(answer).status == "not attempted"
+    check(name, answer)  # does not raise
+    assert "not attempted, 0 of" in capsys.readouterr().out
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    monkeypatch.setattr(notebook, "_verdicts", {})
+    monkeypatch.setattr(notebook, "_hints_given", notebook.Counter())
+
+
+FIRST = "01.scaled_dot_product_attention"
+
+
+@pytest.mark.usefixtures("fresh")
+def test_check_says_what_failed_and_raises(capsys):
+    exercise = load(FIRST)
+    mistake = exercise.mistakes[0]
+    with pytest.raises(CheckFailed, match=rf'hint\("{FIRST}"\) helps'):
+        check(FIRST, mistake.answer)
+    said = capsys.readouterr().out
+    assert f"{FIRST}: failed, 0 of 3 points" in said
+    assert f"Most likely: {mistake.says}" in said
+    assert "numbers differ; at [" in said
+    assert "2 samples, 3 heads" in said, "on which shapes"
+    status()
+    assert re.search(rf"{FIRST} +0 of 3 +failed", capsys.readouterr().out)
+    check(FIRST, next(iter(exercise.accepted.values())))
+    status("01")
+    said = capsys.readouterr().out
+    assert re.search(rf"{FIRST} +3 of 3 +passed", said)
+    total = sum(load(name).points for name in NAMES if name[:2] == "01")
+    assert re.search(rf"total +3 of {total}", said)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_hints_grow(capsys):
+    for k in (1, 2, 3, 3):
+        hint(FIRST)
+        assert capsys.readouterr().out == f"Hint {k} of 3: {load(FIRST).hints[k - 1]}\n"
+    hint(FIRST, 1)
+    assert "Hint 1 of 3" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="1 to 3; got 4"):
+        hint(FIRST, 4)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_status_before_the_first_check(capsys):
+    status()
+    assert "Nothing was checked yet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("call", [lambda n: check(n, None), hint, load])
+def test_unknown_name_lists_near_names(call):
+    with pytest.raises(KeyError, match=rf"'01\.scaled_dot_product'; did you mean {FIRST}"):
+        call("01.scaled_dot_product")
+
+
+def tiny(judge, accepted=(), mistakes=()):
+    parts = "01.tiny", "Tiny", "Predict", 1, 1, 1, "nothing", judge, ("a", "b", "c")
+    return Exercise(*parts, Accepted(accepted), Mistakes(mistakes))
+
+
+def test_judge_of_calls_sees_inputs_changed_and_gradients_lost():
+    x = torch.tensor([1.0, 2.0, 3.0])
+    exercise = tiny(Calls(lambda x: 2 * x, lambda seed: [Case("three numbers", (x,))]))
+    assert exercise.grade(lambda x: x + x).status == "passed"
+    assert exercise.grade(lambda x: x.double() * 2).status == "passed"
+    assert "left unchanged: no" in exercise.grade(lambda x: x.mul_(2)).findings[0]
+    assert "gradient" in exercise.grade(lambda x: 2 * x.detach()).findings[0]
+    assert "expected shape (3,), got (1, 3)" in exercise.grade(lambda x: 2 * x[None]).findings[0]
+    assert x.tolist() == [1, 2, 3]
+
+
+def test_judge_of_numbers_keeps_its_tolerance():
+    exercise = tiny(Number(lambda: 2.0, rtol=0.01))
+    for right in (2, 2.0, 2.019, torch.tensor(2.0), torch.tensor(2)):
+        assert exercise.grade(right).status == "passed"
+    for wrong in (2.021, -2, 0, True, "2", [2.0], torch.tensor([2.0])):
+        assert exercise.grade(wrong).status == "failed"
+
+
+def test_table_of_the_book(write_table):
+    if len(scores) < len(NAMES):
+        pytest.skip("written by a complete run of this file only")
+    rows = []
+    for name in NAMES:
+        exercise, (caught, styles) = load(name), scores[name]
+        mistakes, accepted = len(exercise.mistakes), len(exercise.accepted)
+        rows.append(
+            [
+                name,
+                exercise.kind,
+                exercise.points,
+                f"{caught} of {mistakes}",
+                f"{styles} of {accepted}",
+            ]
+        )
+    write_table(
+        "exercise_scores",
+        caption="Known mistakes that each check catches and names, right styles that it accepts",
+        note=f"Judged on the inputs of {len(SEEDS)} seeds by tests/test_grading.py.",
+        columns=["Exercise", "Kind", "Points", "Mistakes caught", "Styles accepted"],
+        rows=rows,
+    )
