@@ -1,6 +1,7 @@
 """The checks are checked: right answers in any style pass, and every known mistake hears its own name."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,12 +16,27 @@ SEEDS = range(5)
 scores: dict[str, tuple[int, int]] = {}
 
 
+class Remembering:
+    """A judge that looks at an answer once; otherwise every mistake is looked at for every other."""
+
+    def __init__(self, judge):
+        self.judge, self.seen, self.expected = judge, {}, judge.expected
+
+    def observe(self, answer, seed):
+        key = id(answer), seed
+        if key not in self.seen:
+            self.seen[key] = self.judge.observe(answer, seed)
+        return self.seen[key]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_style_passes_and_every_mistake_is_named(name):
     exercise = load(name)
     styles, caught = set(exercise.accepted), {m.says for m in exercise.mistakes}
     problems = []
     for seed in SEEDS:
+        if seed == 1:  # seed 0 was judged as in a notebook
+            exercise = replace(exercise, judge=Remembering(exercise.judge))
         for style, answer in exercise.accepted.items():
             verdict = exercise.grade(answer, seed)
             if verdict.points != exercise.points or verdict.findings:
@@ -132,9 +148,9 @@ class StubLayer(torch.nn.Module):
 @pytest.mark.parametrize("name", NAMES)
 def test_stub_is_not_attempted(name, answer, capsys):
     exercise = load(name)
-    takes_functions = callable(next(iter(exercise.accepted.values())))
-    if callable(answer) and not takes_functions:
-        return
+    right = next(iter(exercise.accepted.values()))
+    if callable(answer) and (not callable(right) or isinstance(right, torch.nn.Module)):
+        return  # the answer is a number or a model; its stub is None
     assert exercise.grade(answer).status == "not attempted"
     check(name, answer)  # does not raise
     assert "not attempted, 0 of" in capsys.readouterr().out
@@ -203,7 +219,7 @@ def test_judge_of_calls_sees_inputs_changed_and_gradients_lost():
     exercise = tiny(Calls(lambda x: 2 * x, lambda seed: [Case("three numbers", (x,))]))
     assert exercise.grade(lambda x: x + x).status == "passed"
     assert exercise.grade(lambda x: x.double() * 2).status == "passed"
-    assert "left unchanged: no" in exercise.grade(lambda x: x.mul_(2)).findings[0]
+    assert "left unchanged: no" in exercise.grade(lambda x: x.mul_(2)).findings[-1]
     assert "gradient" in exercise.grade(lambda x: 2 * x.detach()).findings[0]
     assert "expected shape (3,), got (1, 3)" in exercise.grade(lambda x: 2 * x[None]).findings[0]
     assert x.tolist() == [1, 2, 3]

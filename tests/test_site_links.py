@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
+from fontTools.ttLib import TTFont
 
 ROOT = Path(__file__).parents[1]
 HTML = ROOT / "_build" / "html"
@@ -29,6 +30,7 @@ LOADING_RELS = {
     "prefetch",
 }
 LOADING_TAGS = {"script", "img", "source", "iframe", "embed", "video", "audio", "track"}
+NOT_ICONS = {"fa-solid", "fa-brands", "fa-regular", "fa-lg", "fa-fw"}
 CSS_URL = re.compile(r"""url\(\s*['"]?([^'")]+)|@import\s+['"]([^'"]+)""")
 
 
@@ -37,7 +39,8 @@ class Page(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.path, self.ids, self.links, self.loads, self.images = path, set(), [], [], []
+        self.path, self.ids, self.icons = path, set(), set()
+        self.links, self.loads, self.images = [], [], []
         self.feed(path.read_text(encoding="utf-8"))
         self.close()
 
@@ -51,6 +54,9 @@ class Page(HTMLParser):
         for candidate in (attrs.get("srcset") or "").split(","):
             if candidate.strip():
                 self.loads.append(candidate.split()[0])
+        classes = set((attrs.get("class") or "").split())
+        if classes & {"fa", "fas", "fab", "fa-solid", "fa-brands", "fa-regular"}:
+            self.icons |= {name for name in classes if name.startswith("fa-")} - NOT_ICONS
         if tag == "img":
             self.images.append((attrs.get("src", ""), attrs.get("alt")))
 
@@ -171,6 +177,26 @@ def test_colab_opens_the_notebook_of_this_repository(pages):
         links = {url for url in pages[HTML / f"{name}.html"].links if "colab." in url}
         notebook = (ROOT / f"{name}.ipynb").exists()
         assert links == ({f"{prefix}/blob/{branch}/{name}.ipynb"} if notebook else set()), name
+
+
+def test_every_module_has_an_api_section():
+    pages = "".join(path.read_text() for path in (ROOT / "chapters").glob("api*.md"))
+    modules = {path.stem for path in (ROOT / "attncourse").glob("*.py")} - {"__init__", "__main__"}
+    missing = {name for name in modules if f"automodule:: attncourse.{name}\n" not in pages}
+    assert not missing, f"add to a page chapters/api_*.md: {sorted(missing)}"
+
+
+def test_every_icon_has_a_glyph(pages):
+    css = (HTML / "_static/styles/pydata-sphinx-theme.css").read_text(encoding="utf-8")
+    glyphs = set()
+    for path in HTML.glob("_static/vendor/fontawesome/webfonts/*.ttf"):
+        with TTFont(path) as font:
+            glyphs |= set(font.getBestCmap())
+    icons = {name for page in pages.values() for name in page.icons}
+    assert icons, "no icons were found, so this test looks in the wrong place"
+    rules = {name: re.search(rf"\.{name}:before[^{{]*{{content:\"\\(\w+)", css) for name in icons}
+    empty = [name for name, rule in rules.items() if not rule or int(rule[1], 16) not in glyphs]
+    assert not empty, f"icons that would be drawn as empty boxes: {empty}"
 
 
 # The extensions of the site, without a site.

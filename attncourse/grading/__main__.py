@@ -10,7 +10,9 @@ from pathlib import Path
 
 def table(score) -> str:
     """The score as text, one line per exercise."""
-    width = max((len(v.name) for v in score.verdicts), default=5)
+    if not score.verdicts:
+        return "\n".join(f"note: {problem}" for problem in score.problems)
+    width = max(len(v.name) for v in score.verdicts)
     lines = [f"{v.name:{width}}  {v.points} of {v.out_of}  {_comment(v)}" for v in score.verdicts]
     lines += [f"note: {problem}" for problem in score.problems]
     return "\n".join([*lines, f"{'total':{width}}  {score.points} of {score.out_of}"])

@@ -86,7 +86,12 @@ class Facts:
     names: tuple[str, ...]
 
     def observe(self, answer: Any, seed: int) -> Observations:
-        return self.facts(answer, seed)
+        try:
+            return self.facts(answer, seed)
+        except (NotAttempted, NotImplementedError):
+            raise NotAttempted from None
+        except (Exception, SystemExit) as error:
+            return {self.names[0]: f"{type(error).__name__}: {error}"}
 
     def expected(self, seed: int) -> Observations:
         return dict.fromkeys(self.names, True)

@@ -45,7 +45,7 @@ def observe_call(answer, case: Case, gradients: bool) -> dict[str, Any]:
             seen |= _gradients(output, args, case.label)
     except NotImplementedError:
         raise NotAttempted from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return {f"{case.label}, output": f"{type(error).__name__}: {error}"}
     tensors = [(x, y) for x, y in zip(args, case.args, strict=True) if isinstance(x, Tensor)]
     seen[f"{case.label}, inputs left unchanged"] = all(
@@ -105,11 +105,15 @@ def observe_number(answer: Any, rtol: float) -> Any:
     """A number or several numbers as a tensor; anything else as itself."""
     if isinstance(answer, Tensor):
         return Close(answer.detach().double(), rtol)
-    if isinstance(answer, numbers.Number) and not isinstance(answer, bool):
-        return Close(torch.tensor(float(answer), dtype=torch.float64), rtol)
-    if isinstance(answer, tuple | list) and all(isinstance(x, numbers.Number) for x in answer):
-        return Close(torch.tensor([float(x) for x in answer], dtype=torch.float64), rtol)
-    return answer
+    several = isinstance(answer, tuple | list)
+    if not all(isinstance(x, numbers.Real) for x in (answer if several else [answer])):
+        return answer
+    if isinstance(answer, bool):
+        return answer
+    try:
+        return Close(torch.tensor(answer, dtype=torch.float64), rtol)
+    except (OverflowError, RuntimeError):  # an int beyond the range of a float
+        return answer
 
 
 def difference(expected: Any, seen: Any) -> str:
@@ -157,6 +161,8 @@ def _difference_tensor(expected: Tensor, seen: Any) -> str:
         return f"expected shape {tuple(expected.shape)}, got {tuple(seen.shape)}"
     if (expected.dtype == torch.bool) != (seen.dtype == torch.bool):
         return f"expected dtype {expected.dtype}, got {seen.dtype}"
+    if seen.is_complex():
+        return f"expected real numbers, got dtype {seen.dtype}"
     a, b = expected.double(), seen.double()
     apart = ~torch.isclose(b, a, rtol=RTOL, atol=ATOL, equal_nan=True)
     if not apart.any():

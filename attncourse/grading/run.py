@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import DEVNULL
 
 import nbformat
 from nbclient import NotebookClient
@@ -12,6 +13,8 @@ from attncourse.grading.exercise import Verdict
 from attncourse.grading.tasks import load, names
 
 CHECK = re.compile(r"""\bcheck\(\s*["'](\d\d\.\w+)["']""")
+
+MOST_FATAL_CELLS = 10
 
 
 @dataclass
@@ -54,6 +57,9 @@ def grade_notebook(path: Path, cell_seconds: float = 120) -> Score:
     except FileNotFoundError:
         score.problems.append(f"{path} does not exist")
         return score
+    except IsADirectoryError:
+        score.problems.append(f"{path} is a folder; name one notebook")
+        return score
     except Exception as error:  # not JSON, not a notebook, a damaged one: there is no common base
         score.problems.append(f"{path.name} is not a notebook that can be read: {error}"[:300])
         return score
@@ -76,41 +82,52 @@ def _unchecked(name: str, sources: list[str]) -> Verdict:
 
 
 def _execute(notebook, cell_seconds: float, score: Score) -> None:
-    """Run all cells; after a kernel has died, go on behind the cell that killed it."""
+    """Run all cells; where one hangs or ends its kernel, go on behind it in a fresh kernel."""
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = []
-    start, deaths = 0, 0
-    while start < len(notebook.cells) and deaths < 3:
+    fatal: set[int] = set()
+    while len(fatal) < MOST_FATAL_CELLS:
         client = NotebookClient(
             notebook,
             timeout=cell_seconds,
             allow_errors=True,
             kernel_name="python3",
+            shutdown_kernel="immediate",
             resources={"metadata": {"path": str(score.path.resolve().parent)}},
         )
-        with client.setup_kernel():
-            # A fresh kernel needs the imports and functions of the cells above the deadly one.
-            again = range(start - 1) if start else ()
-            start = _run_cells(client, [*again, *range(start, len(notebook.cells))], score)
-        deaths += start < len(notebook.cells)
-    if deaths == 3:
-        score.problems.append("the kernel died three times; the rest was not run")
+        client.log.disabled = True  # what it would say is among the problems
+        with client.setup_kernel(stderr=DEVNULL):
+            if _run_cells(client, fatal, score):
+                return
+    score.problems.append(
+        f"{MOST_FATAL_CELLS} cells hung or ended the kernel; the rest was not run"
+    )
 
 
-def _run_cells(client: NotebookClient, order: list[int], score: Score) -> int:
-    """Run cells by index; returns the index behind the last one run."""
-    for index in order:
-        cell = client.nb.cells[index]
+def _run_cells(client: NotebookClient, fatal: set[int], score: Score) -> bool:
+    """Run all cells but the ``fatal`` ones; False if another one proved fatal.
+
+    Cells above the last fatal one run again only for their imports and functions: what they showed
+    the first time stands.
+    """
+    seen = max(fatal, default=-1)
+    for index, cell in enumerate(client.nb.cells):
+        if cell.cell_type != "code" or index in fatal:
+            continue
+        outputs = cell.outputs
         try:
             client.execute_cell(cell, index)
-        except CellTimeoutError:
-            score.problems.append(f"cell {index + 1} took longer than {client.timeout:g} s")
-            client.km.interrupt_kernel()
-        except DeadKernelError:
-            score.problems.append(f"cell {index + 1} ended the kernel")
-            return index + 1
-    return len(client.nb.cells)
+        except (CellTimeoutError, DeadKernelError) as error:
+            took = f"took longer than {client.timeout:g} s"
+            what = took if isinstance(error, CellTimeoutError) else "ended the kernel"
+            score.problems.append(f"cell {index + 1} {what}")
+            fatal.add(index)
+            return False
+        finally:
+            if index < seen:
+                cell.outputs = outputs
+    return True
 
 
 def _verdicts(notebook) -> dict[str, Verdict]:

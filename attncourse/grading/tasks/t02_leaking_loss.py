@@ -65,7 +65,7 @@ EXERCISE = Exercise(
     difficulty=3,
     minutes=10,
     needs="section 'The leak you cannot see in the loss' of chapter 2",
-    judge=Number(loss_of_a_perfect_cheater, rtol=1e-3),
+    judge=Number(loss_of_a_perfect_cheater, rtol=3e-3),
     hints=(
         "Go through the positions: which of them finds its own answer among the keys it may read?",
         "All positions but the last read their answer and have loss 0. The last one must guess.",

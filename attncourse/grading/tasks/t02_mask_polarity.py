@@ -144,9 +144,9 @@ def integers_returned(mask, convention):
     return translate(mask, convention, zero_hides=lambda x: x)
 
 
-@MISTAKES.add("~ on integers flips bits: ~0 is -1 and ~1 is -2, so nearly everything becomes True.")
+@MISTAKES.add("~ on integers flips bits: ~0 is -1 and ~1 is -2, so both count as True.")
 def bitwise_not(mask, convention):
-    return translate(mask, convention, zero_hides=lambda x: ~(~x).bool())
+    return translate(mask, convention, zero_hides=lambda x: (~x).bool())
 
 
 @MISTAKES.add(

@@ -1,0 +1,338 @@
+"""Exercise 02.find_the_leak: which position is the first to read the future?"""
+
+import math
+import numbers
+
+import torch
+
+from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
+from attncourse.grading.observe import NotAttempted
+
+BATCH, N, D = 3, 7, 4
+CAUSAL = torch.ones(N, N, dtype=torch.bool).tril()
+
+
+def reading(mask, seed: int):
+    """An attention layer (batch, n, d) -> (batch, n, d) under a mask that broadcasts to it."""
+    g = torch.Generator().manual_seed(seed)
+    w_q, w_k, w_v = torch.randn(3, D, D, generator=g, dtype=torch.float64)
+
+    def model(x):
+        scores = (x @ w_q) @ (x @ w_k).mT / D
+        return torch.softmax(scores.masked_fill(~mask, -math.inf), dim=-1) @ (x @ w_v)
+
+    return model
+
+
+def with_pairs(*pairs):
+    """The causal mask and a few forbidden pairs (i, j)."""
+    mask = CAUSAL.clone()
+    for i, j in pairs:
+        mask[i, j] = True
+    return mask
+
+
+def one_sample(mask, sample: int):
+    """Causal in every sample but one."""
+    masks = CAUSAL.repeat(BATCH, 1, 1)
+    masks[sample] = mask
+    return masks
+
+
+def models(seed: int) -> dict[str, tuple]:
+    """Functions with the position of their first leak, -1 for none."""
+    causal = reading(CAUSAL, seed)
+    earlier = CAUSAL.tril(-1).double()
+
+    def running_mean(x):
+        return x.cumsum(1) / torch.arange(1, N + 1)[:, None]
+
+    def in_one_feature(x):
+        leak = torch.zeros_like(x)
+        leak[:, 2, D - 1] = x[:, 5, 0]
+        return causal(x) + leak
+
+    def faint(x):
+        return causal(x) + 1e-3 * x.mean(dim=1, keepdim=True)
+
+    def difference(x):
+        leak = torch.zeros_like(x)
+        leak[:, 1] = x[:, 3] - x[:, 4]
+        return causal(x) + leak
+
+    return {
+        "a causal layer": (causal, -1),
+        "a running mean": (running_mean, -1),
+        "two causal layers": (lambda x: causal(causal(x)), -1),
+        "a strictly causal sum": (lambda x: earlier @ x, -1),
+        "a layer without a mask": (reading(CAUSAL | True, seed), 0),
+        "a mask that is off by one": (reading(CAUSAL.roll(-1, 1) | CAUSAL, seed), 0),
+        "one forbidden pair, next door": (reading(with_pairs((5, 6)), seed), 5),
+        "one forbidden pair, far away": (reading(with_pairs((1, 5)), seed), 1),
+        "three forbidden pairs": (reading(with_pairs((5, 6), (2, 4), (3, 6)), seed), 2),
+        "a leak in the last sample only": (reading(one_sample(with_pairs((4, 6)), 2), seed), 4),
+        "a leak in one feature only": (in_one_feature, 2),
+        "a faint leak": (faint, 0),
+        "a leak that reads a difference": (difference, 1),
+    }
+
+
+def facts(answer, seed: int) -> dict:
+    """One fact for each model: True, or what was answered instead."""
+    x = torch.randn(BATCH, N, D, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    seen = {}
+    unchanged = True
+    for name, (model, leak) in models(seed).items():
+        given = x.clone()
+        try:
+            found = answer(model, given)
+        except NotImplementedError:
+            raise NotAttempted from None
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}"
+        seen[name] = _is(found, leak) or f"expected {leak}, got {found}"
+        unchanged &= torch.equal(given, x)
+    seen["x left unchanged"] = unchanged
+    return seen
+
+
+def _is(found, leak: int) -> bool:
+    if isinstance(found, torch.Tensor) and found.numel() == 1 and found.dtype != torch.bool:
+        found = found.item()
+    number = isinstance(found, numbers.Number) and not isinstance(found, bool)
+    return number and found == leak
+
+
+ACCEPTED = Accepted()
+
+
+@ACCEPTED.add
+def noise_behind_each_position(model, x):
+    before = model(x)
+    for i in range(x.size(1) - 1):
+        changed = x.clone()
+        changed[:, i + 1 :] = torch.randn_like(changed[:, i + 1 :])
+        if (model(changed)[:, i] - before[:, i]).abs().max() > 1e-6:
+            return i
+    return -1
+
+
+@ACCEPTED.add
+def one_position_at_a_time(model, x):
+    leaks = []
+    for j in range(1, x.shape[1]):
+        changed = x.clone()
+        changed[:, j] += torch.randn(x.shape[0], x.shape[2], dtype=x.dtype)
+        moved = ~torch.isclose(model(changed), model(x), rtol=0, atol=1e-6)[:, :j].all(-1).all(0)
+        leaks += moved.nonzero().flatten().tolist()
+    return min(leaks, default=-1)
+
+
+@ACCEPTED.add
+def gradients(model, x):
+    x = x.detach().clone().requires_grad_()
+    output = model(x)
+    for i in range(x.size(1)):
+        mixed = (output[:, i] * torch.randn_like(output[:, i])).sum()
+        (grad,) = torch.autograd.grad(mixed, x, retain_graph=True, allow_unused=True)
+        if grad is not None and (grad[:, i + 1 :].abs() > 1e-9).any():
+            return i
+    return -1
+
+
+@ACCEPTED.add
+def past_kept_with_where(model, x):
+    positions = torch.arange(x.size(1))
+    other = x.flip(0) * 1.7 + 0.3 * torch.rand_like(x)
+    moved = torch.stack(
+        [
+            (model(torch.where((positions <= i)[:, None], x, other)) - model(x))[:, i].abs().amax()
+            for i in positions.tolist()
+        ]
+    )
+    found = (moved > 1e-6).nonzero()
+    return found[0, 0] if len(found) else torch.tensor(-1)
+
+
+@ACCEPTED.add
+def whole_past_compared(model, x):
+    expected = model(x.clone())
+    n = x.shape[1]
+    for first in range(1, n):
+        tail = 3 * torch.rand(x.shape[0], n - first, x.shape[2], dtype=x.dtype)
+        got = model(torch.cat([x[:, :first], tail], dim=1))
+        if not torch.allclose(got[:, :first], expected[:, :first], atol=1e-6):
+            return first - 1
+    return -1
+
+
+MISTAKES = Mistakes()
+
+
+def probe(model, x, *, start=0, stop=N - 1, first=1, last=N, change=None, seen=None, tol=1e-6):
+    """All positions at which the output moves when ``x[:, i + first : i + last]`` is changed."""
+    before, found = model(x), []
+    for i in range(start, stop):
+        changed = x.clone()
+        tail = changed[:, i + first : i + last]
+        changed[:, i + first : i + last] = (
+            tail.neg() * 1.7 + 0.9 if change is None else change(tail)
+        )
+        moved = (model(changed) - before)[:, i].abs()
+        moved = moved if seen is None else seen(moved)
+        if not moved.max() <= tol:
+            found.append(i)
+    return found
+
+
+def smallest(found):
+    return min(found, default=-1)
+
+
+@MISTAKES.add("Only the last position is changed; that finds only the leaks that reach to the end.")
+def last_position_only(model, x):
+    changed = x.clone()
+    changed[:, -1] = -1.7 * x[:, -1] + 0.9
+    moved = (model(changed) - model(x)).abs().amax((0, 2))[:-1] > 1e-6
+    return smallest(moved.nonzero().flatten().tolist())
+
+
+@MISTAKES.add("Only the next position is changed; a leak can read from further ahead.")
+def next_position_only(model, x):
+    return smallest(probe(model, x, last=2))
+
+
+@MISTAKES.add(
+    "Position i is changed, or later ones are compared, so every model seems to leak; change only "
+    "what comes after i and look only at i."
+)
+def itself_changed(model, x):
+    return smallest(probe(model, x, first=0))
+
+
+@MISTAKES.add("Position 0 is never looked at.")
+def starts_at_one(model, x):
+    return smallest(probe(model, x, start=1))
+
+
+@MISTAKES.add("The last but one position is never looked at; it can read the last one.")
+def stops_early(model, x):
+    return smallest(probe(model, x, stop=N - 2))
+
+
+@MISTAKES.add("That is the last position that leaks; the smallest is wanted.")
+def largest(model, x):
+    return max(probe(model, x), default=-1)
+
+
+@MISTAKES.add("That counts the leaking positions; return the smallest of them.")
+def count(model, x):
+    return len(probe(model, x)) or -1
+
+
+@MISTAKES.add("All leaking positions are returned; return the smallest.")
+def all_of_them(model, x):
+    return probe(model, x)
+
+
+@MISTAKES.add("Positions are counted from 1; count them from 0.")
+def from_one(model, x):
+    found = smallest(probe(model, x))
+    return found + 1 if found >= 0 else -1
+
+
+@MISTAKES.add("A causal model gives None; return -1.")
+def none_if_causal(model, x):
+    return min(probe(model, x), default=None)
+
+
+@MISTAKES.add("A causal model gives the length of the sequence; return -1.")
+def length_if_causal(model, x):
+    return min(probe(model, x), default=x.size(1))
+
+
+@MISTAKES.add("That says whether there is a leak; return where the first one is, or -1.")
+def yes_or_no(model, x):
+    return bool(probe(model, x))
+
+
+@MISTAKES.add(
+    "Only the first sample is looked at; a mask can be wrong for one sample of the batch."
+)
+def first_sample(model, x):
+    return smallest(probe(model, x, seen=lambda moved: moved[0]))
+
+
+@MISTAKES.add("Only the first feature of the output is looked at.")
+def first_feature(model, x):
+    return smallest(probe(model, x, seen=lambda moved: moved[..., 0]))
+
+
+@MISTAKES.add("The tolerance is too large: a faint leak is a leak. Rounding errors are below 1e-6.")
+def loose(model, x):
+    return smallest(probe(model, x, tol=1e-2))
+
+
+@MISTAKES.add(
+    "The same number is added everywhere, and a leak that reads a difference does not notice; use "
+    "random numbers."
+)
+def constant_shift(model, x):
+    return smallest(probe(model, x, change=lambda tail: tail + 1.0))
+
+
+@MISTAKES.add(
+    "NaN is no test value: a weight of 0 times NaN is NaN, so hidden values seem to leak."
+)
+def nan_as_probe(model, x):
+    return smallest(probe(model, x, change=lambda tail: tail * math.nan))
+
+
+@MISTAKES.add("x itself is changed; work on x.clone().")
+def in_place(model, x):
+    found = smallest(probe(model, x))
+    x[:, 1:] = 0
+    return found
+
+
+@MISTAKES.add(
+    "That is the position that was read; return the one that reads, the output that moved."
+)
+def position_that_was_read(model, x):
+    for j in range(1, N):
+        changed = x.clone()
+        changed[:, j] = -1.7 * x[:, j] + 0.9
+        if ((model(changed) - model(x))[:, :j].abs() > 1e-6).any():
+            return j
+    return -1
+
+
+@MISTAKES.add("The later positions only change places; a sum over them does not notice.")
+def shuffled(model, x):
+    return smallest(probe(model, x, change=lambda tail: tail.roll(1, dims=1)))
+
+
+@MISTAKES.add("x is cut after position i; the models are made for the full length.")
+def cut(model, x):
+    outputs = [model(x[:, : i + 1])[:, i] for i in range(N)]
+    moved = (torch.stack(outputs, dim=1) - model(x)).abs().amax((0, 2)) > 1e-6
+    return smallest(moved.nonzero().flatten().tolist())
+
+
+EXERCISE = Exercise(
+    name="02.find_the_leak",
+    title="Find the leak",
+    kind="Measure",
+    points=2,
+    difficulty=3,
+    minutes=15,
+    needs="section 'The leak you cannot see in the loss' of chapter 2",
+    judge=Facts(facts, (*models(0), "x left unchanged")),
+    hints=(
+        "For one position i: put random numbers at all positions after i. The output at i must stay.",
+        "Work on a copy: changed = x.clone(); changed[:, i + 1 :] = torch.randn_like(...).",
+        "Return the first i for which (model(changed) - model(x))[:, i].abs().max() > 1e-6, else -1.",
+    ),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -1,0 +1,131 @@
+"""Tasks, models and training: the right map is known, the same seed gives the same run."""
+
+import pytest
+import torch
+from torch import Generator
+
+from attncourse import AttentionOnly, Translator, tasks, train
+from attncourse.listing import listing
+
+
+def seeded(seed: int = 0) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+DRAWS = [tasks.reversal, tasks.next_random_token, tasks.induction, tasks.cipher, tasks.look_back]
+
+
+@pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: draw.__name__)
+def test_same_seed_same_batch(draw):
+    one, two, other = draw(seeded()), draw(seeded()), draw(seeded(1))
+    for a, b in zip([*one.inputs, one.targets], [*two.inputs, two.targets], strict=True):
+        assert a.equal(b)
+    assert not one.targets.equal(other.targets)
+
+
+def test_targets_stand_where_the_map_says():
+    (tokens,), targets = tasks.reversal(seeded(), batch=3, length=7)
+    rows, columns = tasks.reversal_map(7).nonzero().T
+    assert targets[:, rows].equal(tokens[:, columns])
+    (source, said), answer = tasks.cipher(seeded(), batch=3, length=7)
+    rows, columns = tasks.reversal_map(7).nonzero().T
+    assert answer[:, rows].equal(tasks.substitution()[source[:, columns]])
+    assert said[:, 1:].equal(answer[:, :-1])
+    assert (said[:, 0] == 20).all()
+    assert tasks.substitution().unique().numel() == 20, "a dictionary has an answer for each word"
+
+
+def test_induction_can_be_answered_from_its_map():
+    (tokens,), targets = tasks.induction(seeded(), batch=5)
+    visible = tasks.induction_map(tokens)
+    known = targets != tasks.IGNORE
+    for b, i in known.nonzero().tolist():
+        answers = tokens[b][visible[b, i]]
+        follows = targets[b, i]
+        assert answers.numel() == 0 or (answers == follows).all()
+    assert not visible.triu(1).any()
+    assert visible[known].any(-1).double().mean() > 0.9
+
+
+def test_look_back_targets():
+    (tokens,), targets = tasks.look_back(seeded(), batch=2, length=9, offsets=3)
+    assert targets.shape == (2, 9, 3)
+    assert (targets[:, 0] == tasks.IGNORE).all()
+    assert targets[:, 3:, 2].equal(tokens[:, :-3])
+
+
+def test_next_token_is_the_next():
+    (tokens,), targets = tasks.next_random_token(seeded())
+    assert tokens[:, 1:].equal(targets[:, :-1])
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_maps_are_those_of_the_same_pass(is_causal):
+    torch.manual_seed(0)
+    model = AttentionOnly(20, 9, num_heads=2, layers=2, is_causal=is_causal, outputs=3)
+    tokens = torch.randint(20, (2, 7))
+    logits, maps = model.with_weights(tokens)
+    torch.testing.assert_close(model(tokens), logits)
+    assert logits.shape == (2, 7, 3, 20)
+    assert [w.shape for w in maps] == [(2, 2, 7, 7)] * 2
+    assert all(w.triu(1).any() != is_causal for w in maps)
+    later = tokens.clone()
+    later[:, 5:] = (later[:, 5:] + 1) % 20
+    same = torch.allclose(model(later)[:, :5], model(tokens)[:, :5], atol=1e-6)
+    assert same == is_causal
+
+
+def test_translator_does_not_hear_what_it_will_say():
+    torch.manual_seed(0)
+    model = Translator(20, 12, num_heads=2)
+    (source, said), _ = tasks.cipher(seeded(), batch=2)
+    logits, weights = model.with_weights(source, said)
+    torch.testing.assert_close(model(source, said), logits)
+    assert weights.shape == (2, 2, 12, 12)
+    said = said.clone()
+    said[:, 6:] = 0
+    torch.testing.assert_close(model(source, said)[:, :6], logits[:, :6])
+    assert not torch.allclose(model(source.flip(1), said), logits)
+
+
+def test_training_learns_and_repeats_itself(capfd):
+    def run():
+        torch.manual_seed(0)
+        model = AttentionOnly(5, 3)
+        losses = train.fit(model, lambda g: tasks.reversal(g, 64, 3, 5), steps=60, lr=0.02)
+        return losses, train.accuracy(model, tasks.reversal(seeded(7), 500, 3, 5)), model
+
+    losses, accuracy, model = run()
+    assert len(losses) == 60
+    assert losses[-1] < losses[0] / 3
+    assert accuracy > 0.9
+    assert not model.training
+    assert run()[:2] == (losses, accuracy)
+    assert capfd.readouterr().err == "", "the bar is no warning"
+
+
+def test_ignored_targets_do_not_count():
+    logits = torch.eye(3)[None].requires_grad_()
+    targets = torch.tensor([[0, tasks.IGNORE, 1]])
+    loss = train.cross_entropy(logits, targets)
+    expected = -(logits.log_softmax(-1)[0, 0, 0] + logits.log_softmax(-1)[0, 2, 1]) / 2
+    torch.testing.assert_close(loss, expected)
+    share = train.accuracy(torch.nn.Identity(), tasks.Batch((logits.detach(),), targets))
+    assert share == 0.5
+
+
+def test_loss_that_explodes_is_named():
+    model = AttentionOnly(5, 3)
+    with pytest.raises(
+        ValueError, match=r"the loss is .* at step \d+; try a smaller lr than 1e\+20"
+    ):
+        train.fit(model, lambda g: tasks.reversal(g, 8, 3, 5), steps=20, lr=1e20)
+
+
+def test_listing_is_the_code_without_its_docstring():
+    shown = str(listing(tasks.reversal, train.cross_entropy))
+    assert "def reversal(" in shown
+    assert "def cross_entropy(" in shown
+    assert '"""' not in shown
+    assert shown in listing(tasks.reversal, train.cross_entropy)._repr_markdown_()
+    compile(shown, "listing", "exec")
