@@ -74,7 +74,8 @@ for unwritten in (dilated, spec.dilated):
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=house, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    linted = ["ruff", "check", "--config", ROOT / "pyproject.toml", "attncourse"]
+    written = [*house.rglob("*dilated.py"), house / "attncourse" / "spec.py"]
+    linted = ["ruff", "check", "--config", ROOT / "pyproject.toml", *written]
     done = subprocess.run(
         [sys.executable, "-m", *linted], cwd=house, capture_output=True, text=True
     )

@@ -282,24 +282,3 @@ def test_docstrings_become_readable_pages():
     assert "**Cost.** n m\nadditions." in text
     assert "**Source.** :cite:t:`press2022`, section 3." in text
     assert "**Chapter.** :doc:`/chapters/02_masks`, 09_later." in text
-
-
-@pytest.mark.parametrize(
-    ("texts", "problem"),
-    [
-        (["Row 0 puts 1.0 on key 0."], None),
-        (["<Figure size 640x480>"], "without alt text"),
-        ([""], "without alt text"),
-        (["one", "two"], "2 figures"),
-    ],
-)
-def test_figures_take_their_alt_text_from_the_output(texts, problem):
-    outputs = [{"data": {"image/png": "", "text/plain": [text]}} for text in texts]
-    notebook = {"cells": [{"metadata": {}, "outputs": outputs}]}
-    problems = extension("figures").add_alt(notebook)
-    if problem:
-        assert len(problems) == 1
-        assert problem in problems[0]
-    else:
-        assert problems == []
-        assert notebook["cells"][0]["metadata"]["mystnb"]["image"]["alt"] == texts[0]
