@@ -85,7 +85,7 @@ def student(master):
     for index, cell in enumerate(notebook.cells):
         if "### BEGIN SOLUTION" in cell.source:
             # A stub inside a function raises when it is called; at the top level it must not.
-            inside = re.search(r"^\s+### BEGIN SOLUTION", cell.source, re.MULTILINE)
+            inside = re.search(r"^ +### BEGIN SOLUTION", cell.source, re.MULTILINE)
             stub = "# your code here\nraise NotImplementedError" if inside else "# your code here"
             clear = ClearSolutions(code_stub={"python": stub})
             notebook.cells[index], _ = clear.preprocess_cell(cell, {"language": "python"}, index)

@@ -200,5 +200,6 @@ def differences(expected: Observations, seen: Observations) -> list[str]:
     for what in expected | seen:
         problem = difference(expected.get(what, "nothing"), seen.get(what, "nothing"))
         if problem:
-            found.append(f"{what}: {problem}")
+            sentence = f"{what}: {problem}"
+            found.append(sentence if len(sentence) <= 300 else sentence[:297] + "...")
     return found
