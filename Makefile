@@ -33,7 +33,7 @@ $(READY): requirements.txt pyproject.toml
 	touch $(READY)
 
 book: $(READY)
-	$(BIN)/jupyter-book build . -W -n --keep-going -q
+	$(BIN)/jupyter-book build . --all -W -n --keep-going -q
 	@echo "Open file://$(CURDIR)/_build/html/index.html"
 
 test: lint book
