@@ -12,7 +12,6 @@ import seaborn as sns
 import torch
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
-from PIL import Image
 from torch import Tensor
 
 DPI = 150

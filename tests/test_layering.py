@@ -160,7 +160,9 @@ def test_constructors_stay_small():
 @pytest.mark.parametrize("path", TOOLS, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_files_and_functions_stay_small(path):
     source = path.read_text(encoding="utf-8")
-    assert len(source.split("\n")) <= 301, "lines of the file"
+    # Half of a judge is its list of right and wrong answers, which are data.
+    most = 400 if path.parent.name == "tasks" else 300
+    assert len(source.splitlines()) <= most, "lines of the file"
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno - node.lineno < 60, f"lines of {node.name}"

@@ -172,9 +172,10 @@ def test_papers_are_in_the_bibliography(path):
 
 @each(ALL)
 def test_links_to_files_lead_somewhere(path):
+    folder = ROOT / "exercises" if path in MASTERS else path.parent  # a master is read by nobody
     for cell in cells(path, "markdown"):
         for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", cell.source):
-            file = (path.parent / target).resolve()
+            file = (folder / target).resolve()
             assert file.exists() or file.parent.name in ("chapters", "exercises"), target
             if file.suffix == ".ipynb" and len(CHAPTERS) >= 3:
                 assert file.exists(), target
