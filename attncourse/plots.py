@@ -4,61 +4,16 @@ In heatmaps rows are queries ("asks"), columns are keys ("answers"), and positio
 left. Masked pairs are hatched, never coloured as 0. The colour map is readable for colour-blind eyes.
 """
 
-import base64
-import io
-
 import matplotlib as mpl
 import seaborn as sns
 import torch
 from matplotlib.figure import Figure as Canvas
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from torch import Tensor
 
-DPI = 150
-STEPS = ("score", "modify", "mask", "normalize", "mix")
-INK, PALE, ACCENT = "#24292f", "#eef1f4", "#d95f02"
-STYLE = {
-    "font.size": 11,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.prop_cycle": mpl.cycler(color=["#0b5394", "#d95f02", "#1b7837", "#7b3294", "#444444"]),
-    "hatch.color": "#9aa0a6",
-    "hatch.linewidth": 0.6,
-    "lines.linewidth": 2,
-}
+from attncourse.diagrams import five_steps, multi_head_diagram
+from attncourse.figure import STYLE, Figure
 
-
-class Figure:
-    """A picture that can speak: shown as PNG with ``alt`` as its text and ``caption`` below.
-
-    Args:
-        canvas: the matplotlib figure, at most 7 inches wide.
-        alt: what the picture shows, with a number, for readers who do not see it.
-        caption: what the picture is, shown under it; may be empty.
-    """
-
-    def __init__(self, canvas: Canvas, alt: str, caption: str = ""):
-        self.canvas, self.alt, self.caption, self._png = canvas, alt, caption, b""
-
-    def __repr__(self) -> str:
-        return self.alt
-
-    def png(self) -> bytes:
-        """The picture; equal data give equal bytes."""
-        if not self._png:  # drawn once: a second drawing would move the axes by some pixels
-            buffer = io.BytesIO()
-            self.canvas.savefig(buffer, dpi=DPI, bbox_inches="tight", metadata={"Software": None})
-            self._png = buffer.getvalue()
-        return self._png
-
-    def _ipython_display_(self) -> None:
-        from IPython.display import Markdown, display
-
-        width = round(self.canvas.get_figwidth() * 100)
-        data = {"image/png": base64.b64encode(self.png()).decode(), "text/plain": self.alt}
-        display(data, raw=True, metadata={"image/png": {"width": width}})
-        if self.caption:
-            display(Markdown(f"*{self.caption}*"))
+__all__ = ["Figure", "bars", "five_steps", "heatmap", "heatmaps", "lines", "multi_head_diagram"]
 
 
 def heatmap(
@@ -193,7 +148,7 @@ def lines(
 ) -> Figure:
     """Curves over one x axis; the legend names them, and so does the style of the line."""
     with mpl.rc_context(STYLE):
-        canvas = Canvas(figsize=(6.2, 3.6), layout="constrained")
+        canvas = Canvas(figsize=(5.4, 3.3), layout="constrained")
         ax = canvas.subplots()
         for (name, y), style in zip(series.items(), ("-", "--", "-.", ":", "-"), strict=False):
             ax.plot(x, y, style, marker="o" if points else None, label=name)
@@ -215,7 +170,7 @@ def bars(
     groups = list(series)
     names = list(next(iter(series.values())))
     with mpl.rc_context(STYLE):
-        canvas = Canvas(figsize=(6.2, 3.6), layout="constrained")
+        canvas = Canvas(figsize=(5.4, 3.3), layout="constrained")
         ax = canvas.subplots()
         width = 0.8 / len(names)
         for k, (name, hatch) in enumerate(zip(names, ("", "//", "..", "xx"), strict=False)):
@@ -232,69 +187,3 @@ def bars(
         f"{g}: " + ", ".join(f"{name} {v:.3g}" for name, v in series[g].items()) for g in groups
     )
     return Figure(canvas, f"Bars of {ylabel}. {numbers}.", caption)
-
-
-def five_steps(changed: str | None = None, caption: str = "") -> Figure:
-    """The five steps as boxes in a row, the one that this chapter changes in colour."""
-    if changed is not None and changed not in STEPS:
-        raise ValueError(f"changed must be one of {', '.join(STEPS)}; got {changed!r}")
-    with mpl.rc_context(STYLE):
-        canvas, ax = _blank(6.6, 1.1)
-        for k, step in enumerate(STEPS):
-            _box(ax, 2 * k, 0, 1.5, 0.9, step, ACCENT if step == changed else PALE)
-            if k:
-                _arrow(ax, (2 * k - 0.5, 0.45), (2 * k, 0.45))
-    which = f"; {changed} is highlighted" if changed else ""
-    return Figure(canvas, f"Five boxes in a row: {', '.join(STEPS)}{which}.", caption)
-
-
-def multi_head_diagram(num_heads: int = 3, caption: str = "") -> Figure:
-    """The way of a sequence through multi-head attention: project, split, attend, merge, project."""
-    with mpl.rc_context(STYLE):
-        canvas, ax = _blank(6.6, 3.4)
-        middle = num_heads * 1.2 / 2
-        for row, name in ((1.9, "value"), (0, "key"), (-1.9, "query")):
-            y = middle + row
-            _box(ax, 0, y - 0.45, 1.5, 0.9, name, PALE)
-            _box(ax, 2.2, y - 0.45, 1.3, 0.9, f"$W^{name[0].upper()}$", PALE)
-            _arrow(ax, (1.5, y), (2.2, y))
-            for h in range(num_heads):
-                _arrow(ax, (3.5, y), (5.2, h * 1.2 + 0.6))
-        for h in range(num_heads):
-            _box(ax, 5.2, h * 1.2 + 0.15, 2.6, 0.9, f"attention {num_heads - 1 - h}", ACCENT)
-            _arrow(ax, (7.8, h * 1.2 + 0.6), (8.7, middle))
-        _box(ax, 8.7, middle - 0.45, 1.6, 0.9, "concat", PALE)
-        _box(ax, 11, middle - 0.45, 1.3, 0.9, "$W^O$", PALE)
-        _arrow(ax, (10.3, middle), (11, middle))
-    alt = (
-        f"Query, key and value are each projected by one matrix and cut into {num_heads} heads; "
-        f"each head runs its own attention; the {num_heads} outputs are concatenated and "
-        f"projected by the output matrix."
-    )
-    return Figure(canvas, alt, caption)
-
-
-def _blank(width: float, height: float):
-    canvas = Canvas(figsize=(width, height), layout="constrained")
-    ax = canvas.subplots()
-    ax.set_axis_off()
-    return canvas, ax
-
-
-def _box(ax, x, y, width, height, text, colour):
-    ink = "white" if colour == ACCENT else INK
-    style = "round,pad=0,rounding_size=0.12"
-    ax.add_patch(
-        FancyBboxPatch((x, y), width, height, boxstyle=style, facecolor=colour, edgecolor=INK)
-    )
-    ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", color=ink)
-    ax.update_datalim([(x, y), (x + width, y + height)])
-    ax.autoscale_view()
-
-
-def _arrow(ax, start, end):
-    ax.add_patch(
-        FancyArrowPatch(
-            start, end, arrowstyle="-|>", mutation_scale=10, color=INK, shrinkA=0, shrinkB=0
-        )
-    )

@@ -222,11 +222,19 @@ def test_judge_of_calls_sees_inputs_changed_and_gradients_lost():
     assert "left unchanged: no" in exercise.grade(lambda x: x.mul_(2)).findings[-1]
     assert "gradient" in exercise.grade(lambda x: 2 * x.detach()).findings[0]
     assert "expected shape (3,), got (1, 3)" in exercise.grade(lambda x: 2 * x[None]).findings[0]
-    quick = tiny(Calls(lambda x, by: by * x, lambda seed: [Case("by 2", (x,), {"by": x})], False))
-    assert quick.grade(lambda x, by: x * by).status == "passed"
-    for in_place in (lambda x, by: x.mul_(by), lambda x, by: by.mul_(x)):
-        assert "left unchanged: no" in quick.grade(in_place).findings[-1]
     assert x.tolist() == [1, 2, 3]
+    assert not x.requires_grad
+
+
+def test_judge_of_calls_guards_its_inputs():
+    x, by = torch.full((3,), 3.0), torch.full((3,), 2.0)
+    cases = [Case("twice", (x,), {"by": by})]
+    exercise = tiny(Calls(lambda x, by: by * x, lambda seed: cases, gradients=False))
+    assert exercise.grade(lambda x, by: x * by).status == "passed"
+    for in_place in (lambda x, by: x.mul_(by), lambda x, by: by.mul_(x)):
+        assert exercise.grade(in_place).findings == ("twice, inputs left unchanged: no",)
+    assert x.tolist() == [3, 3, 3]
+    assert by.tolist() == [2, 2, 2]
 
 
 def test_judge_of_numbers_keeps_its_tolerance():

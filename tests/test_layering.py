@@ -23,7 +23,9 @@ NOTEBOOKS = sorted(ROOT.glob("exercises/**/*.ipynb"))
 # A module may import what stands on its right, and nothing else of the package.
 GROUND = ("steps", "masks", "scores")
 MAY_IMPORT = {
-    **dict.fromkeys(("steps", "masks", "scores", "spec", "cost", "plots", "tasks", "listing"), ()),
+    **dict.fromkeys(("steps", "masks", "scores", "spec", "cost", "tasks", "listing", "figure"), ()),
+    "diagrams": ("figure",),
+    "plots": ("diagrams", "figure"),
     "heads": GROUND,
     "models": (*GROUND, "heads", "cache", "variants"),
     "cache": (*GROUND, "heads"),

@@ -37,9 +37,10 @@ def observe_call(answer, case: Case, gradients: bool) -> dict[str, Any]:
     """Outputs, gradients of the inputs, and whether the inputs were left alone."""
     want_gradients = gradients and case.gradients
     args = [_copy(x, want_gradients) for x in case.args]
+    kwargs = {name: _copy(x, False) for name, x in case.kwargs.items()}
     torch.manual_seed(0)
     try:
-        output = answer(*args, **{k: _copy(x, False) for k, x in case.kwargs.items()})
+        output = answer(*args, **kwargs)
         seen = {f"{case.label}, output": _detached(output)}
         if want_gradients:
             seen |= _gradients(output, args, case.label)
@@ -47,9 +48,9 @@ def observe_call(answer, case: Case, gradients: bool) -> dict[str, Any]:
         raise NotAttempted from None
     except (Exception, SystemExit) as error:
         return {f"{case.label}, output": f"{type(error).__name__}: {error}"}
-    tensors = [(x, y) for x, y in zip(args, case.args, strict=True) if isinstance(x, Tensor)]
+    pairs = zip([*args, *kwargs.values()], [*case.args, *case.kwargs.values()], strict=True)
     seen[f"{case.label}, inputs left unchanged"] = all(
-        torch.equal(x.detach(), y) for x, y in tensors
+        torch.equal(x.detach(), y) for x, y in pairs if isinstance(x, Tensor)
     )
     return seen
 
