@@ -188,9 +188,11 @@ def test_check_says_what_failed_and_raises(capsys):
 
 @pytest.mark.usefixtures("fresh")
 def test_hints_grow(capsys):
-    for k in (1, 2, 3, 3):
+    for k in (1, 2, 3):
         hint(FIRST)
         assert capsys.readouterr().out == f"Hint {k} of 3: {load(FIRST).hints[k - 1]}\n"
+    hint(FIRST)
+    assert "That was the last hint" in capsys.readouterr().out
     hint(FIRST, 1)
     assert "Hint 1 of 3" in capsys.readouterr().out
     with pytest.raises(ValueError, match="1 to 3; got 4"):
@@ -210,7 +212,7 @@ def test_unknown_name_lists_near_names(call):
 
 
 def tiny(judge, accepted=(), mistakes=()):
-    parts = "01.tiny", "Tiny", "Predict", 1, 1, 1, "nothing", judge, ("a", "b", "c")
+    parts = "01.tiny", 1, "Tiny", "Predict", 1, 1, 1, "nothing", judge, ("a", "b", "c")
     return Exercise(*parts, Accepted(accepted), Mistakes(mistakes))
 
 
@@ -235,6 +237,50 @@ def test_judge_of_calls_guards_its_inputs():
         assert exercise.grade(in_place).findings == ("twice, inputs left unchanged: no",)
     assert x.tolist() == [3, 3, 3]
     assert by.tolist() == [2, 2, 2]
+
+
+def test_only_the_untouched_stub_is_not_attempted():
+    x = torch.ones(2)
+    cases = [Case("first", (x,)), Case("second", (3 * x,))]
+    exercise = tiny(Calls(lambda x: 2 * x, lambda seed: cases, gradients=False))
+
+    def stub(x):
+        raise NotImplementedError
+
+    def half_done(x):
+        if x.sum() > 2:
+            raise NotImplementedError
+        return 2 * x
+
+    def says_something(x):
+        raise NotImplementedError("cannot do this")
+
+    assert exercise.grade(stub).status == "not attempted"
+    assert exercise.grade(half_done).findings == ("second, output: raised NotImplementedError",)
+    assert "cannot do this" in exercise.grade(says_something).findings[0]
+
+
+def test_findings_leave_out_what_follows_from_another_fault():
+    x = torch.ones(3)
+    exercise = tiny(Calls(lambda x: 2 * x, lambda seed: [Case("twice", (x,))]))
+    assert len(exercise.grade(lambda x: 3 * x).findings) == 1
+    (raised,) = exercise.grade(lambda x: x.no_such_method()).findings
+    assert raised.startswith("twice, output: raised AttributeError")
+    (gradient,) = exercise.grade(lambda x: x + x.detach()).findings
+    assert gradient.startswith("twice, gradient of x: 3 of 3 numbers differ")
+
+
+def test_an_expected_error_is_named_by_its_kind():
+    def refuse(x):
+        raise ValueError("no")
+
+    exercise = tiny(Calls(refuse, lambda seed: [Case("odd", (torch.ones(1),))]))
+    assert exercise.grade(lambda x: 2 * x).findings == (
+        "odd, output: expected a ValueError, got a tensor of shape (1,)",
+    )
+    (finding,) = exercise.grade(lambda x: x.no_such_method()).findings
+    assert finding.startswith("odd, output: expected a ValueError, got AttributeError: ")
+    assert exercise.grade(refuse).status == "passed"
 
 
 def test_judge_of_numbers_keeps_its_tolerance():

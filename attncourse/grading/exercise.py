@@ -5,6 +5,7 @@ answer is right when it shows what the specification shows. When it is not, the 
 observed in the same way: one that shows exactly the same names what went wrong.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 from attncourse.grading.observe import (
     Case,
     NotAttempted,
+    Raised,
     difference,
     in_float64,
     observe_call,
@@ -47,9 +49,16 @@ class Calls:
     def observe(self, answer: Callable, seed: int) -> Observations:
         if not callable(answer):
             return {"is a function": f"{type(answer).__name__}, which cannot be called"}
+        names = list(inspect.signature(self.spec).parameters)
         seen = {}
         for case in self.cases(seed):
-            seen |= observe_call(answer, case, self.gradients)
+            try:
+                seen |= observe_call(answer, case, names, self.gradients)
+            except NotAttempted:
+                if not seen:
+                    raise
+                # Other calls gave results, so this is no stub any more.
+                seen[f"{case.label}, output"] = Raised("NotImplementedError", "")
         return seen
 
     def expected(self, seed: int) -> Observations:
@@ -142,6 +151,7 @@ class Exercise:
 
     Args:
         name: ``"03.split_heads"``: chapter and function.
+        number: where it stands in the notebook of its chapter, from 1.
         title, kind, points, difficulty (1 to 5), minutes, needs: what its card says.
         judge: `Calls`, `Number` or `Facts`.
         hints: three, of increasing strength.
@@ -150,6 +160,7 @@ class Exercise:
     """
 
     name: str
+    number: int
     title: str
     kind: str
     points: int
@@ -195,11 +206,19 @@ def _expected(judge: Judge, seed: int) -> Observations:
 
 
 def differences(expected: Observations, seen: Observations) -> list[str]:
-    """One sentence per property in which ``seen`` is not as expected."""
-    found = []
-    for what in expected | seen:
-        problem = difference(expected.get(what, "nothing"), seen.get(what, "nothing"))
-        if problem:
-            sentence = f"{what}: {problem}"
-            found.append(sentence if len(sentence) <= 300 else sentence[:297] + "...")
-    return found
+    """One sentence per property in which ``seen`` is not as expected.
+
+    What follows from another fault is left out: a call that raised shows nothing else, and wrong
+    outputs have wrong gradients.
+    """
+    shared = [_sentence(what, expected[what], seen[what]) for what in expected if what in seen]
+    found = [sentence for sentence in shared if sentence]
+    outputs = [sentence for sentence in found if ", gradient" not in sentence]
+    missing = [f"{what}: nothing was found" for what in expected.keys() ^ seen.keys()]
+    return outputs or found or sorted(missing)
+
+
+def _sentence(what: str, expected: Any, seen: Any) -> str:
+    problem = difference(expected, seen)
+    sentence = f"{what}: {problem}" if problem else ""
+    return sentence if len(sentence) <= 300 else sentence[:297] + "..."

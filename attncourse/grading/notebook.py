@@ -45,6 +45,8 @@ def hint(name: str, level: int | None = None) -> None:
     """Show the next of three hints, or the hint of a given level (1 to 3)."""
     hints = load(name).hints
     if level is None:
+        if _hints_given[name] == len(hints):
+            print("That was the last hint. Here it is again.")
         level = _hints_given[name] = min(_hints_given[name] + 1, len(hints))
     if not 1 <= level <= len(hints):
         raise ValueError(f"level must be 1 to {len(hints)}; got {level}")
@@ -78,7 +80,7 @@ def report(verdict: Verdict) -> list[str]:
         lines.append(f"Most likely: {verdict.diagnosis}")
     lines += verdict.findings[:SHOWN_FINDINGS]
     if len(verdict.findings) > SHOWN_FINDINGS:
-        lines.append(f"... and {len(verdict.findings) - SHOWN_FINDINGS} more properties")
+        lines.append(f"... and {len(verdict.findings) - SHOWN_FINDINGS} more")
     return lines
 
 

@@ -33,8 +33,21 @@ class Close:
     rtol: float
 
 
-def observe_call(answer, case: Case, gradients: bool) -> dict[str, Any]:
-    """Outputs, gradients of the inputs, and whether the inputs were left alone."""
+@dataclass(frozen=True)
+class Raised:
+    """An error instead of a result; two of one kind are the same."""
+
+    kind: str
+    message: str
+
+
+def is_stub(error: NotImplementedError) -> bool:
+    """A bare ``raise NotImplementedError`` is the stub; one that says something is an answer."""
+    return not error.args
+
+
+def observe_call(answer, case: Case, names: list[str], gradients: bool) -> dict[str, Any]:
+    """Outputs, gradients of the inputs (called by ``names``), and whether these were left alone."""
     want_gradients = gradients and case.gradients
     args = [_copy(x, want_gradients) for x in case.args]
     kwargs = {name: _copy(x, False) for name, x in case.kwargs.items()}
@@ -43,11 +56,11 @@ def observe_call(answer, case: Case, gradients: bool) -> dict[str, Any]:
         output = answer(*args, **kwargs)
         seen = {f"{case.label}, output": _detached(output)}
         if want_gradients:
-            seen |= _gradients(output, args, case.label)
-    except NotImplementedError:
-        raise NotAttempted from None
+            seen |= _gradients(output, dict(zip(names, args, strict=False)), case.label)
     except (Exception, SystemExit) as error:
-        return {f"{case.label}, output": f"{type(error).__name__}: {error}"}
+        if isinstance(error, NotImplementedError) and is_stub(error):
+            raise NotAttempted from None
+        return {f"{case.label}, output": Raised(type(error).__name__, str(error))}
     pairs = zip([*args, *kwargs.values()], [*case.args, *case.kwargs.values()], strict=True)
     seen[f"{case.label}, inputs left unchanged"] = all(
         torch.equal(x.detach(), y) for x, y in pairs if isinstance(x, Tensor)
@@ -75,7 +88,7 @@ def _copy(x, require_grad: bool):
     return copy.requires_grad_() * 1 if require_grad and x.is_floating_point() else copy
 
 
-def _gradients(output, args: list, label: str) -> dict[str, Any]:
+def _gradients(output, args: dict[str, Any], label: str) -> dict[str, Any]:
     """Gradients of a fixed random mixture of all outputs."""
     generator = torch.Generator().manual_seed(1)
     outputs = output if isinstance(output, tuple | list) else [output]
@@ -84,13 +97,13 @@ def _gradients(output, args: list, label: str) -> dict[str, Any]:
         for o in outputs
         if isinstance(o, Tensor) and o.is_floating_point()
     )
-    inputs = {i: x for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad}
+    inputs = {n: x for n, x in args.items() if isinstance(x, Tensor) and x.requires_grad}
     if not isinstance(total, Tensor) or not total.requires_grad:
         return {f"{label}, gradient": "no gradient reaches the inputs"} if inputs else {}
     found = torch.autograd.grad(total, list(inputs.values()), allow_unused=True)
     return {
-        f"{label}, gradient of argument {i + 1}": torch.zeros_like(args[i]) if g is None else g
-        for i, g in zip(inputs, found, strict=True)
+        f"{label}, gradient of {name}": torch.zeros_like(args[name]) if g is None else g
+        for name, g in zip(inputs, found, strict=True)
     }
 
 
@@ -119,6 +132,11 @@ def observe_number(answer: Any, rtol: float) -> Any:
 
 def difference(expected: Any, seen: Any) -> str:
     """'' if ``seen`` is what was expected, else one sentence."""
+    if isinstance(expected, Raised):
+        same = isinstance(seen, Raised) and seen.kind == expected.kind
+        return "" if same else f"expected a {expected.kind}, got {_short(seen)}"
+    if isinstance(seen, Raised):
+        return f"raised {_short(seen)}"
     if isinstance(expected, tuple):
         return _difference_tuple(expected, seen)
     if isinstance(expected, Close):
@@ -146,6 +164,8 @@ def _difference_tuple(expected: tuple, seen: Any) -> str:
 
 
 def _difference_number(expected: Close, seen: Any) -> str:
+    if isinstance(seen, str):
+        return f"expected a number, got the text {seen!r}; write it without quotes"
     if not isinstance(seen, Close):
         return f"expected a number, got {_short(seen)}"
     if seen.value.shape != expected.value.shape:
@@ -179,9 +199,11 @@ def _short(x: Any) -> str:
     if isinstance(x, Close):
         return _short(x.value)
     if isinstance(x, Tensor):
-        return f"{x.item():g}" if x.dim() == 0 else f"a tensor of shape {tuple(x.shape)}"
+        return f"{x.item():,.10g}" if x.dim() == 0 else f"a tensor of shape {tuple(x.shape)}"
     if isinstance(x, tuple):
-        return f"{len(x)} results"
+        return "one result" if len(x) == 1 else f"{len(x)} results"
+    if isinstance(x, Raised):
+        x = f"{x.kind}: {x.message}" if x.message else x.kind
     text = str(x) if isinstance(x, str) else repr(x)
     return text if len(text) < 160 else text[:157] + "..."
 

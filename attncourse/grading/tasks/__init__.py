@@ -1,18 +1,21 @@
 """The exercises: one module each, ``t03_split_heads`` for ``"03.split_heads"``."""
 
 import difflib
-import importlib
+import importlib.util
 import pkgutil
+import re
 from functools import cache
 
 from attncourse.grading.exercise import Exercise
 
+NAME = re.compile(r"\d\d\.\w+")
+
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of all exercises, by chapter and then in the order in which they are met."""
+    """The names of all exercises, in the order in which the notebooks ask them."""
     found = [m.name[1:].replace("_", ".", 1) for m in pkgutil.iter_modules(__path__)]
-    return tuple(sorted(found))
+    return tuple(sorted(found, key=lambda name: (name[:2], load(name).number)))
 
 
 @cache
@@ -22,8 +25,8 @@ def load(name: str) -> Exercise:
     Raises:
         KeyError: there is none; the message lists the nearest names.
     """
-    if name not in names():
+    module = f"{__name__}.t{name.replace('.', '_', 1)}"
+    if not NAME.fullmatch(name) or importlib.util.find_spec(module) is None:
         near = difflib.get_close_matches(name, names(), n=3, cutoff=0.3) or names()
         raise KeyError(f"no exercise is called {name!r}; did you mean {' or '.join(near)}?")
-    module = importlib.import_module(f"{__name__}.t{name.replace('.', '_', 1)}")
-    return module.EXERCISE
+    return importlib.import_module(module).EXERCISE

@@ -178,6 +178,7 @@ def detached(query, keys, values, bandwidth):
 
 EXERCISE = Exercise(
     name="01.kernel_regression",
+    number=2,
     title="Kernel regression",
     kind="Implement",
     points=3,

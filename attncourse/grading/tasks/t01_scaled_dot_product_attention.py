@@ -103,6 +103,11 @@ def scaled_by_length(query, key, value):
     return attend(query, key, value, scale=key.size(-2) ** -0.5)
 
 
+@MISTAKES.add("The scale uses the number of queries, not head_dim.")
+def scaled_by_queries(query, key, value):
+    return attend(query, key, value, scale=query.size(-2) ** -0.5)
+
+
 @MISTAKES.add("The scale uses heads * head_dim, the width before the split.")
 def scaled_by_embed_dim(query, key, value):
     return attend(query, key, value, scale=(query.size(1) * query.size(-1)) ** -0.5)
@@ -179,6 +184,7 @@ def in_place(query, key, value):
 
 EXERCISE = Exercise(
     name="01.scaled_dot_product_attention",
+    number=3,
     title="Scaled dot-product attention",
     kind="Implement",
     points=3,

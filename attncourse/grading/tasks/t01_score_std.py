@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from attncourse.grading.exercise import Exercise, Mistake, Number
+from attncourse.grading.observe import Close
 
 D, QUERY_STD, KEY_STD = 64, 1.0, 0.5
 
@@ -26,6 +27,12 @@ ACCEPTED = {
     "tensor": torch.tensor(64.0).sqrt() * 0.5,
 }
 
+
+def about(x: float, rtol: float = 1e-3) -> Close:
+    """A wrong number, also when it is rounded."""
+    return Close(torch.tensor(x, dtype=torch.float64), rtol)
+
+
 MISTAKES = [
     Mistake("That is the variance; the standard deviation is its square root.", 16),
     Mistake("That is sqrt(64): the keys' standard deviation of 0.5 is not in it.", 8),
@@ -36,17 +43,26 @@ MISTAKES = [
         2,
     ),
     Mistake(
+        "The variance of the keys is 0.5 squared, 0.25, not 0.5.",
+        about(32**0.5),
+    ),
+    Mistake(
+        "That looks measured, and a measurement scatters; give the exact value.",
+        about(4.001, rtol=0.03),
+    ),
+    Mistake(
         "That is the score after the division by sqrt(64); the question is about the one before.",
         0.5,
     ),
     Mistake(
         "That adds the variances of query and key; the product of two has the product of variances.",
-        80**0.5,
+        about(80**0.5),
     ),
 ]
 
 EXERCISE = Exercise(
     name="01.score_std",
+    number=4,
     title="The size of a dot product",
     kind="Predict",
     points=1,

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from attncourse.grading.exercise import Exercise, Mistake, Number
+from attncourse.grading.observe import Close
 
 KEYS, WANTED = 8, 0.99
 
@@ -31,7 +32,12 @@ ACCEPTED = {
 MISTAKES = [
     Mistake("At 6 the right key has a weight of 0.983, still below 0.99.", 6),
     Mistake("That counts one rival; seven other keys share the rest of the weight.", 5),
-    Mistake("That is the exact crossing; the question asks for a whole number.", math.log(99 * 7)),
+    Mistake(
+        "That is the exact crossing; the question asks for a whole number.",
+        Close(torch.tensor(99 * 7.0, dtype=torch.float64).log(), rtol=5e-4),  # also when rounded
+    ),
+    Mistake("At 6.5 the weight is 0.9896, still below 0.99; and we ask for a whole number.", 6.5),
+    Mistake("6.6 is enough, but the question asks for a whole number.", 6.6),
     Mistake("8 works, but 7 works already; look for the smallest.", 8),
     Mistake("10 works, but smaller scales work already; look for the smallest.", 10),
     Mistake("That is the weight to reach; the question asks for the scale that reaches it.", 0.99),
@@ -40,6 +46,7 @@ MISTAKES = [
 
 EXERCISE = Exercise(
     name="01.sharpness",
+    number=1,
     title="From soft to hard",
     kind="Measure",
     points=1,

@@ -164,6 +164,7 @@ def first_row_only(scores):
 
 EXERCISE = Exercise(
     name="01.softmax_jacobian",
+    number=5,
     title="The Jacobian of the softmax",
     kind="Implement",
     points=2,

@@ -11,7 +11,7 @@ from attncourse.grading.observe import Case
 
 
 def cases(seed: int) -> list[Case]:
-    """Some rows empty, all rows empty, none empty, and scores that saturate."""
+    """Some rows empty, all rows empty, none empty; scores that saturate; loud hidden keys."""
     g = torch.Generator().manual_seed(seed)
 
     def qkv(b, h, n, m, d, e, loud=1.0):
@@ -26,10 +26,15 @@ def cases(seed: int) -> list[Case]:
     left_padded[:, :2] = False
     one_empty = torch.zeros(2, 1, 3, 5, dtype=torch.bool)
     one_empty[1] = True
+    loudest_hidden = qkv(1, 2, 3, 5, 4, 6)
+    loudest_hidden[0][..., 0], loudest_hidden[1][..., 0] = 1.0, 0.0
+    loudest_hidden[1][0, :, 0, 0] = torch.tensor([60.0, 2000.0])  # scores of 30 and 1000, hidden
+    key_0_hidden = torch.tensor([[0, 1, 0, 1, 1], [0, 0, 1, 1, 0], [0, 1, 1, 0, 1]]).bool()
     return [
         Case("3 of 10 rows empty", (*qkv(2, 3, 5, 7, 11, 13), some)),
         Case("no row empty", (*qkv(2, 3, 5, 7, 4, 6), holes)),
         Case("causal and left-padded, large scores", (*qkv(1, 2, 5, 5, 3, 4, 12.0), left_padded)),
+        Case("a hidden key has the largest scores", (*loudest_hidden, key_0_hidden)),
         Case("an empty sample", (*qkv(2, 2, 3, 5, 4, 6), one_empty)),
     ]
 
@@ -178,6 +183,32 @@ def divided_by_epsilon(query, key, value, mask):
     return weights @ value, weights
 
 
+@MISTAKES.add(
+    "The maximum is taken over all keys, hidden ones included: next to a loud hidden key all visible "
+    "exponentials round to 0. Take it over the visible keys."
+)
+def maximum_of_all_keys(query, key, value, mask):
+    scores = scores_of(query, key)
+    exponentials = torch.exp(scores - scores.amax(dim=-1, keepdim=True)) * mask
+    weights = exponentials / exponentials.sum(-1, keepdim=True).clamp(min=1e-30)
+    return weights @ value, weights
+
+
+@MISTAKES.add("The booleans are added to the scores: True adds 1, False adds 0, nothing is hidden.")
+def booleans_added(query, key, value, mask):
+    weights = torch.softmax(scores_of(query, key) + mask, dim=-1)
+    return weights @ value, weights
+
+
+@MISTAKES.add(
+    "Empty rows are set to 0, but elsewhere the booleans are only added to the scores: True adds 1, "
+    "False adds 0, nothing is hidden."
+)
+def booleans_added_and_empty_rows_zeroed(query, key, value, mask):
+    weights = torch.softmax(scores_of(query, key) + mask, dim=-1) * mask.any(-1, keepdim=True)
+    return weights @ value, weights
+
+
 @MISTAKES.add("Hidden scores are set to 0; a score of 0 still gets weight.")
 def filled_with_zero(query, key, value, mask):
     weights = torch.softmax(masked(query, key, mask, 0.0), dim=-1)
@@ -231,6 +262,7 @@ def detached(query, key, value, mask):
 
 EXERCISE = Exercise(
     name="02.empty_row",
+    number=3,
     title="The empty row",
     kind="Repair",
     points=3,
@@ -240,7 +272,8 @@ EXERCISE = Exercise(
     judge=Calls(spec.scaled_dot_product_attention, cases),
     hints=(
         "Find the empty rows before the softmax: ~mask.any(dim=-1, keepdim=True).",
-        "The softmax must never see a row of minus infinities, or its NaN is in the graph for good.",
+        "Repair the row at the latest in the weights, before they meet the values. Safest: give the "
+        "softmax a harmless row.",
         "Fill the scores of empty rows with 0.0 before the softmax, and their weights with 0.0 after it.",
     ),
     accepted=ACCEPTED,

@@ -54,11 +54,15 @@ MISTAKES = [
     Mistake(
         "That is the accuracy's complement; a loss is the mean of -log(probability).", 49 / 50 / 16
     ),
+    Mistake("The mean is over 16 positions.", math.log(50) / 17),
+    Mistake("16 is the length; the vocabulary has 50.", math.log(16) / 16),
+    Mistake("Three decimals, please.", 0.24),
     Mistake("That swaps vocabulary and length.", math.log(16) / 50),
 ]
 
 EXERCISE = Exercise(
     name="02.leaking_loss",
+    number=7,
     title="Too good to be true",
     kind="Predict",
     points=1,

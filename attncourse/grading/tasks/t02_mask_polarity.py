@@ -15,10 +15,14 @@ VISIBLE = {
 }
 
 
+# Finite, so they hide nothing; each is the largest that some threshold takes as hidden.
+LARGE_BIASES = -200.0, -1e4, -1e9, torch.finfo(torch.float32).min
+
+
 def spec(mask, convention):
     """One entry at a time."""
     if convention not in VISIBLE:
-        raise ValueError(convention)
+        raise ValueError(f"unknown convention {convention!r}")
     entries = [VISIBLE[convention](x) for x in mask.flatten().tolist()]
     return torch.tensor(entries).reshape(mask.shape)
 
@@ -33,9 +37,10 @@ def cases(seed: int) -> list[Case]:
     floats = 5 * torch.randn(5, 11, generator=g)
     floats[torch.rand(5, 11, generator=g) < 0.3] = -math.inf
     floats[0, :4] = torch.tensor([-math.inf, 0.0, 2.5, -2.5])
+    floats[1, :4] = torch.tensor([*LARGE_BIASES])
     masks = dict(zip(VISIBLE, (attend, hidden, integers, floats), strict=True))
-    known = [Case(f'"{name}"', (x, name), gradients=False) for name, x in masks.items()]
-    return [*known, Case("an unknown convention", (attend, "True hides"), gradients=False)]
+    calls = [*((x, name) for name, x in masks.items()), (attend, "True hides")]
+    return [Case(f'convention "{name}"', (x, name), gradients=False) for x, name in calls]
 
 
 ACCEPTED = Accepted()
@@ -73,7 +78,7 @@ def table_of_rules(mask, convention):
         "attend": lambda x: x.clone(),
         "hidden": lambda x: x == 0,
         "zero_hides": lambda x: x.ne(0),
-        "additive": lambda x: torch.exp(x.double()) > 0,
+        "additive": lambda x: x.isfinite(),
     }
     if convention not in rules:
         raise ValueError(convention)
@@ -168,6 +173,21 @@ def negative_bias_hides(mask, convention):
     return translate(mask, convention, additive=lambda x: x >= 0)
 
 
+def hiding_from(largest_hidden):
+    """Every bias up to this one is taken as hidden."""
+
+    def read(mask, convention):
+        return translate(mask, convention, additive=lambda x: x > largest_hidden)
+
+    return read
+
+
+for bias, name in zip(LARGE_BIASES, ("-200", "-1e4", "-1e9", "the smallest float"), strict=True):
+    MISTAKES.add(
+        f'"additive": a large negative number ({name}) is taken as hidden; only minus infinity hides.'
+    )(hiding_from(bias))
+
+
 @MISTAKES.add('"additive" is inverted: minus infinity hides.')
 def infinity_shows(mask, convention):
     return translate(mask, convention, additive=torch.isinf)
@@ -205,6 +225,7 @@ def unknown_is_key_error(mask, convention):
 
 EXERCISE = Exercise(
     name="02.mask_polarity",
+    number=4,
     title="Four conventions, one meaning",
     kind="Repair",
     points=2,

@@ -107,10 +107,15 @@ def as_found(query, key, value, mask):
 
 
 @MISTAKES.add(
-    "An axis for heads is put into masks with two axes as well, where it does not belong."
+    "Only masks with four axes are left alone; one with two axes is for all and needs no axis either."
 )
 def always_unsqueezed(query, key, value, mask):
     return attend(query, key, value, mask if mask.dim() == 4 else mask.unsqueeze(1))
+
+
+@MISTAKES.add("A mask with two axes gets an axis too; add one only for three axes.")
+def every_mask_unsqueezed(query, key, value, mask):
+    return attend(query, key, value, mask.unsqueeze(1))
 
 
 @MISTAKES.add("An axis is put into masks with four axes as well; they already fit.")
@@ -210,6 +215,7 @@ def over_queries(query, key, value, mask):
 
 EXERCISE = Exercise(
     name="02.one_mask_per_sample",
+    number=5,
     title="One mask per sample",
     kind="Repair",
     points=2,

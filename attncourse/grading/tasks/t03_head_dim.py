@@ -258,6 +258,7 @@ class HalfBuilt(AsFound):
 
 EXERCISE = Exercise(
     name="03.head_dim",
+    number=5,
     title="Refuse a head_dim that does not fit",
     kind="Repair",
     points=2,

@@ -357,6 +357,7 @@ def detached(self, x, mask):
 
 EXERCISE = Exercise(
     name="03.honest_plot",
+    number=6,
     title="Plot the weights that were used",
     kind="Repair",
     points=2,

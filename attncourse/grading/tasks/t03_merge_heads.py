@@ -158,6 +158,7 @@ def detached(heads):
 
 EXERCISE = Exercise(
     name="03.merge_heads",
+    number=3,
     title="Merge the heads",
     kind="Repair",
     points=2,

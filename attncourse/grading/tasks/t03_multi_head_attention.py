@@ -28,8 +28,8 @@ def cases(seed: int) -> list[Case]:
 
     return [
         Case(
-            "2 samples, 3 queries, 4 keys, embed_dim 10, keys 7 and values 8 wide, 2 heads",
-            call(2, 3, 4, 10, 7, 8, 2),
+            "2 samples, 3 queries, 4 keys, embed_dim 10, keys 7 and values 8 wide, 5 heads",
+            call(2, 3, 4, 10, 7, 8, 5),
         ),
         Case("all widths 6, 3 heads", call(1, 5, 4, 6, 6, 6, 3)),
         # float32 rounds the large scores, and the gradients of W^Q and W^K with them
@@ -181,6 +181,27 @@ def scaled_by_heads(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     return merge(out) @ w_o.T, weights
 
 
+@MISTAKES.add("The scale uses the number of queries; it is the square root of head_dim.")
+def scaled_by_queries(query, key, value, w_q, w_k, w_v, w_o, num_heads):
+    q, k, v = project(query, key, value, w_q, w_k, w_v, num_heads)
+    out, weights = attend(q, k, v, scale=query.size(1) ** -0.5)
+    return merge(out) @ w_o.T, weights
+
+
+@MISTAKES.add("The scale uses the number of keys; it is the square root of head_dim.")
+def scaled_by_keys(query, key, value, w_q, w_k, w_v, w_o, num_heads):
+    q, k, v = project(query, key, value, w_q, w_k, w_v, num_heads)
+    out, weights = attend(q, k, v, scale=key.size(1) ** -0.5)
+    return merge(out) @ w_o.T, weights
+
+
+@MISTAKES.add("The scores are divided by head_dim instead of its square root.")
+def divided_by_head_dim(query, key, value, w_q, w_k, w_v, w_o, num_heads):
+    q, k, v = project(query, key, value, w_q, w_k, w_v, num_heads)
+    out, weights = attend(q, k, v, scale=1 / q.size(-1))
+    return merge(out) @ w_o.T, weights
+
+
 @MISTAKES.add("The scores are not divided by the square root of head_dim.")
 def unscaled(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     q, k, v = project(query, key, value, w_q, w_k, w_v, num_heads)
@@ -205,6 +226,30 @@ def softmax_over_heads(query, key, value, w_q, w_k, w_v, w_o, num_heads):
 @MISTAKES.add("num_heads is ignored: one head works in the whole width.")
 def single_head(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     return split_attend_merge(query, key, value, w_q, w_k, w_v, w_o, 1)
+
+
+@MISTAKES.add("The width is never split into heads; the weights must be (batch, heads, n, m).")
+def never_split(query, key, value, w_q, w_k, w_v, w_o, num_heads):
+    out, weights = attend(query @ w_q.T, key @ w_k.T, value @ w_v.T)
+    return out @ w_o.T, weights
+
+
+@MISTAKES.add(
+    "The width is never split into heads, although the scale is that of a head; the weights must be "
+    "(batch, heads, n, m)."
+)
+def never_split_but_scaled(query, key, value, w_q, w_k, w_v, w_o, num_heads):
+    scale = (w_q.size(0) // num_heads) ** -0.5
+    out, weights = attend(query @ w_q.T, key @ w_k.T, value @ w_v.T, scale=scale)
+    return out @ w_o.T, weights
+
+
+@MISTAKES.add(
+    "The weights are stacked with the heads first; return (batch, heads, n, m): stack along dim=1."
+)
+def weights_heads_first(*args):
+    output, weights = split_attend_merge(*args)
+    return output, weights.transpose(0, 1)
 
 
 @MISTAKES.add("The inputs are split and projected by nothing; w_q, w_k and w_v come first.")
@@ -254,6 +299,7 @@ def detached(query, key, value, w_q, w_k, w_v, w_o, num_heads):
 
 EXERCISE = Exercise(
     name="03.multi_head_attention",
+    number=4,
     title="Multi-head attention",
     kind="Implement",
     points=3,

@@ -172,6 +172,7 @@ def detached(x, num_heads):
 
 EXERCISE = Exercise(
     name="03.split_heads",
+    number=2,
     title="Split the width into heads",
     kind="Implement",
     points=2,

@@ -298,6 +298,7 @@ for says, answer in (
 
 EXERCISE = Exercise(
     name="03.train_reversal",
+    number=7,
     title="Train a model to read backwards",
     kind="Train",
     points=3,
