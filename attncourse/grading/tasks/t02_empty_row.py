@@ -28,7 +28,7 @@ def cases(seed: int) -> list[Case]:
     one_empty[1] = True
     loudest_hidden = qkv(1, 2, 3, 5, 4, 6)
     loudest_hidden[0][..., 0], loudest_hidden[1][..., 0] = 1.0, 0.0
-    loudest_hidden[1][0, :, 0, 0] = torch.tensor([60.0, 2000.0])  # scores of 30 and 1000, hidden
+    loudest_hidden[1][0, :, 0, 0] = torch.tensor([100.0, 2000.0])  # scores of 50 and 1000, hidden
     key_0_hidden = torch.tensor([[0, 1, 0, 1, 1], [0, 0, 1, 1, 0], [0, 1, 1, 0, 1]]).bool()
     return [
         Case("3 of 10 rows empty", (*qkv(2, 3, 5, 7, 11, 13), some)),

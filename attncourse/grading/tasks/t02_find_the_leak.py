@@ -6,7 +6,7 @@ import numbers
 import torch
 
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
-from attncourse.grading.observe import NotAttempted
+from attncourse.grading.observe import NotAttempted, Raised, is_stub
 
 BATCH, N, D = 3, 7, 4
 CAUSAL = torch.ones(N, N, dtype=torch.bool).tril()
@@ -39,25 +39,51 @@ def one_sample(mask, sample: int):
     return masks
 
 
-def models(seed: int) -> dict[str, tuple]:
-    """Functions with the position of their first leak, -1 for none."""
+def models(x0) -> dict[str, tuple]:
+    """Functions with the position of their first leak, -1 for none; some know the input x0."""
+    seed = int(1e6 * x0[0, 0, 0].abs())
     causal = reading(CAUSAL, seed)
     earlier = CAUSAL.tril(-1).double()
 
     def running_mean(x):
         return x.cumsum(1) / torch.arange(1, N + 1)[:, None]
 
+    def size_of_change(x, j):
+        """0 at x0 and above it elsewhere; yet its gradient at x0 is not 0."""
+        moved = x[:, j] - x0[:, j]
+        return torch.where(moved >= 0, 2 * moved, -moved)
+
     def in_one_feature(x):
+        """Up in two samples and down in one, so that its sign does not depend on luck."""
         leak = torch.zeros_like(x)
-        leak[:, 2, D - 1] = x[:, 5, 0]
+        leak[:, 2, D - 1] = torch.tensor([1, -1, 1]) * size_of_change(x, 5)[:, 0]
         return causal(x) + leak
 
     def faint(x):
-        return causal(x) + 1e-3 * x.mean(dim=1, keepdim=True)
+        """Moves by at most 6e-6; the output at 0 is 0, so a relative tolerance changes nothing."""
+        moved = torch.tanh(20 * (x[:, 4] - x0[:, 4]))
+        leak = torch.zeros_like(x)
+        leak[:, 0] = 6e-6 * torch.where(moved >= 0, moved, -moved / 2)
+        return earlier @ x + leak
 
     def difference(x):
         leak = torch.zeros_like(x)
         leak[:, 1] = x[:, 3] - x[:, 4]
+        return causal(x) + leak
+
+    def one_sided(sign, i, j):
+        """Whatever is put at j, the output at i moves to one side."""
+
+        def model(x):
+            leak = torch.zeros_like(x)
+            leak[:, i] = sign * size_of_change(x, j)
+            return causal(x) + leak
+
+        return model
+
+    def cancelling(x):
+        leak = torch.zeros_like(x)
+        leak[:, 1, 0], leak[:, 1, 1] = x[:, 4, 0], -x[:, 4, 0]
         return causal(x) + leak
 
     return {
@@ -70,26 +96,35 @@ def models(seed: int) -> dict[str, tuple]:
         "one forbidden pair, next door": (reading(with_pairs((5, 6)), seed), 5),
         "one forbidden pair, far away": (reading(with_pairs((1, 5)), seed), 1),
         "three forbidden pairs": (reading(with_pairs((5, 6), (2, 4), (3, 6)), seed), 2),
+        "forbidden pairs, 4 reads 5 and 1 reads 6": (reading(with_pairs((4, 5), (1, 6)), seed), 1),
         "a leak in the last sample only": (reading(one_sample(with_pairs((4, 6)), 2), seed), 4),
         "a leak in one feature only": (in_one_feature, 2),
         "a faint leak": (faint, 0),
         "a leak that reads a difference": (difference, 1),
+        "a leak that only lowers the output": (one_sided(-1, 2, 5), 2),
+        "a leak that only raises the output": (one_sided(1, 3, 5), 3),
+        "a leak that cancels in the mean": (cancelling, 1),
     }
+
+
+def an_input(seed: int):
+    g = torch.Generator().manual_seed(seed)
+    return torch.randn(BATCH, N, D, generator=g, dtype=torch.float64)
 
 
 def facts(answer, seed: int) -> dict:
     """One fact for each model: True, or what was answered instead."""
-    x = torch.randn(BATCH, N, D, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    x = an_input(seed)
     seen = {}
     unchanged = True
-    for name, (model, leak) in models(seed).items():
+    for name, (model, leak) in models(x).items():
         given = x.clone()
         try:
             found = answer(model, given)
-        except NotImplementedError:
-            raise NotAttempted from None
-        except Exception as error:
-            found = f"{type(error).__name__}: {error}"
+        except (Exception, SystemExit) as error:
+            if isinstance(error, NotImplementedError) and is_stub(error) and not seen:
+                raise NotAttempted from None
+            return seen | {name: Raised(type(error).__name__, str(error))}
         seen[name] = _is(found, leak) or f"expected {leak}, got {found}"
         unchanged &= torch.equal(given, x)
     seen["x left unchanged"] = unchanged
@@ -178,8 +213,8 @@ def probe(model, x, *, start=0, stop=N - 1, first=1, last=N, change=None, seen=N
         changed[:, i + first : i + last] = (
             tail.neg() * 1.7 + 0.9 if change is None else change(tail)
         )
-        moved = (model(changed) - before)[:, i].abs()
-        moved = moved if seen is None else seen(moved)
+        moved = (model(changed) - before)[:, i]
+        moved = moved.abs() if seen is None else seen(moved)
         if not moved.max() <= tol:
             found.append(i)
     return found
@@ -260,17 +295,32 @@ def yes_or_no(model, x):
     "Only the first sample is looked at; a mask can be wrong for one sample of the batch."
 )
 def first_sample(model, x):
-    return smallest(probe(model, x, seen=lambda moved: moved[0]))
+    return smallest(probe(model, x, seen=lambda moved: moved[0].abs()))
 
 
 @MISTAKES.add("Only the first feature of the output is looked at.")
 def first_feature(model, x):
-    return smallest(probe(model, x, seen=lambda moved: moved[..., 0]))
+    return smallest(probe(model, x, seen=lambda moved: moved[..., 0].abs()))
 
 
 @MISTAKES.add("The tolerance is too large: a faint leak is a leak. Rounding errors are below 1e-6.")
 def loose(model, x):
-    return smallest(probe(model, x, tol=1e-2))
+    return smallest(probe(model, x, tol=1e-4))
+
+
+@MISTAKES.add("Without abs() a leak that only lowers the output goes unseen.")
+def without_abs(model, x):
+    return smallest(probe(model, x, seen=lambda moved: moved))
+
+
+@MISTAKES.add("Without abs() a leak that only raises the output goes unseen in before - after.")
+def without_abs_reversed(model, x):
+    return smallest(probe(model, x, seen=lambda moved: -moved))
+
+
+@MISTAKES.add("In the mean ups and downs cancel; take abs() of each number, then the maximum.")
+def mean_first(model, x):
+    return smallest(probe(model, x, seen=lambda moved: moved.mean().abs()))
 
 
 @MISTAKES.add(
@@ -288,7 +338,42 @@ def nan_as_probe(model, x):
     return smallest(probe(model, x, change=lambda tail: tail * math.nan))
 
 
-@MISTAKES.add("x itself is changed; work on x.clone().")
+@MISTAKES.add(
+    "The first leak found is returned, not the one with the smallest i: go through i from 0 upwards."
+)
+def first_found(model, x):
+    return reader_of_the_first_leak(model, x, range(1, N))
+
+
+@MISTAKES.add(
+    "Later positions are changed one by one, from the last backwards, and the first leak found is "
+    "returned; the smallest i of all is wanted."
+)
+def first_found_backwards(model, x):
+    return reader_of_the_first_leak(model, x, range(N - 1, 0, -1))
+
+
+def reader_of_the_first_leak(model, x, order):
+    for j in order:
+        changed = x.clone()
+        changed[:, j] = -1.7 * x[:, j] + 0.9
+        moved = (model(changed) - model(x))[:, :j].abs().amax((0, 2)) > 1e-6
+        if moved.any():
+            return smallest(moved.nonzero().flatten().tolist())
+    return -1
+
+
+@MISTAKES.add("x itself is changed, so later comparisons see it; use x.clone().")
+def changed_in_place(model, x):
+    before = model(x)
+    for i in range(N - 1):
+        x[:, i + 1 :] = -1.7 * x[:, i + 1 :] + 0.9
+        if (model(x) - before)[:, i].abs().max() > 1e-6:
+            return i
+    return -1
+
+
+@MISTAKES.add("The answers are right, but x is changed on the way; work on x.clone().")
 def in_place(model, x):
     found = smallest(probe(model, x))
     x[:, 1:] = 0
@@ -328,7 +413,7 @@ EXERCISE = Exercise(
     difficulty=3,
     minutes=15,
     needs="section 'The leak you cannot see in the loss' of chapter 2",
-    judge=Facts(facts, (*models(0), "x left unchanged")),
+    judge=Facts(facts, (*models(an_input(0)), "x left unchanged")),
     hints=(
         "For one position i: put random numbers at all positions after i. The output at i must stay.",
         "Work on a copy: changed = x.clone(); changed[:, i + 1 :] = torch.randn_like(...).",

@@ -223,6 +223,15 @@ def unknown_is_key_error(mask, convention):
     return spec(mask, convention) if VISIBLE[convention] else None
 
 
+@MISTAKES.add(
+    "An unknown convention raises NotImplementedError; the statement asks for a ValueError."
+)
+def unknown_is_not_implemented(mask, convention):
+    if convention not in VISIBLE:
+        raise NotImplementedError(convention)
+    return translate(mask, convention)
+
+
 EXERCISE = Exercise(
     name="02.mask_polarity",
     number=4,

@@ -8,7 +8,7 @@ from torch import nn
 
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
-from attncourse.grading.observe import NotAttempted
+from attncourse.grading.observe import NotAttempted, Raised, is_stub
 
 REFUSED = [(10, 3), (512, 7), (7, 2), (8, 3), (6, 4), (4, 8), (9, 0), (12, -3), (12, -5)]
 BUILT = [(6, 1), (6, 2), (6, 3), (6, 6), (15, 5), (1, 1), (16, 8)]
@@ -38,12 +38,15 @@ class AsFound(nn.Module):
 
 def facts(layer, seed: int) -> dict:
     """Which pairs the constructor refuses, and what the layers that it builds compute."""
+    if isinstance(layer, nn.Module):
+        return {NAMES[0]: "an instance"}
     seen = [refusal(layer, *pair) for pair in REFUSED]
     seen += [attends(layer, *pair, seed) for pair in BUILT]
-    return dict(zip(NAMES, seen, strict=True))
+    return dict(zip(NAMES, (True, *seen), strict=True))
 
 
 NAMES = (
+    "it is a class",
     *(f"embed_dim={e}, num_heads={h} is refused with a ValueError" for e, h in REFUSED),
     *(f"embed_dim={e}, num_heads={h} is built and attends" for e, h in BUILT),
 )
@@ -55,16 +58,20 @@ def refusal(layer, embed_dim: int, num_heads: int):
         warnings.simplefilter("always")
         try:
             module = layer(embed_dim, num_heads)
-        except NotImplementedError:
-            raise NotAttempted from None
-        except Exception as error:
-            return isinstance(error, ValueError) or f"{type(error).__name__} in the constructor"
+        except (Exception, SystemExit) as error:
+            kind = type(error).__name__
+            if isinstance(error, NotImplementedError):
+                if is_stub(error):
+                    raise NotAttempted from None
+                return f"raises {kind}; the statement asks for a ValueError"
+            return isinstance(error, ValueError) or f"{kind} in the constructor"
     answer = "it is built, with a warning" if said else "it is built"
     if embed_dim < 100:
         answer += (
             f", runs on {sum(_runs(module, n, embed_dim) for n in (5, embed_dim - 1))} of 2 inputs"
         )
-    numbers = [p.numel() for p in module.parameters()] if isinstance(module, nn.Module) else []
+    started = "_parameters" in getattr(module, "__dict__", {})
+    numbers = [p.numel() for p in module.parameters()] if started else []
     return f"{answer} and learns {sum(numbers)} numbers"
 
 
@@ -95,10 +102,10 @@ def attends(layer, embed_dim: int, num_heads: int, seed: int):
         module = layer(embed_dim, num_heads)
         module.load_state_dict(params, strict=False)
         return torch.allclose(module(x), expected, rtol=1e-3, atol=1e-3) or "another output"
-    except NotImplementedError:
-        raise NotAttempted from None
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:
+        if isinstance(error, NotImplementedError) and is_stub(error):
+            raise NotAttempted from None
+        return Raised(type(error).__name__, str(error))
 
 
 ACCEPTED = Accepted()
@@ -206,6 +213,12 @@ mistake("num_heads=0 divides by zero before your message; check num_heads < 1 fi
         refuse(lambda e, h: e % h != 0 or h < 0))  # fmt: skip
 mistake("A negative num_heads passes: 12 % -3 is 0. Check num_heads < 1 as well.",
         refuse(lambda e, h: h == 0 or e % h != 0))  # fmt: skip
+mistake("num_heads < 1 is not looked at: 12 % -3 is 0, and % 0 raises ZeroDivisionError.",
+        refuse(lambda e, h: e % h != 0))  # fmt: skip
+mistake("`and` refuses only a pair that breaks both rules; write `or`.",
+        refuse(lambda e, h: h < 1 and e % h != 0))  # fmt: skip
+mistake("Raise a ValueError; NotImplementedError says that code is still to be written.",
+        refuse(odd, lambda says: NotImplementedError(says)))  # fmt: skip
 mistake("Only num_heads < 1 is refused; it must also divide embed_dim.", refuse(lambda e, h: h < 1))
 mistake("Only num_heads > embed_dim and num_heads < 1 are refused; it must divide embed_dim.",
         refuse(lambda e, h: not 1 <= h <= e))  # fmt: skip
@@ -240,6 +253,18 @@ class Late(AsFound):
         return super().forward(x)
 
 
+@MISTAKES.add("super().__init__() was never called.")
+class NeverStarted(AsFound):
+    def __init__(self, embed_dim, num_heads):
+        refuse(odd)(embed_dim, num_heads)
+
+
+@MISTAKES.add("super().__init__() was never called, and nothing is refused.")
+class NeverStartedNorChecked(AsFound):
+    def __init__(self, embed_dim, num_heads):
+        self.embed_dim, self.num_heads = embed_dim, num_heads
+
+
 @MISTAKES.add("head_dim is a float after /; keep // behind the check.")
 class FloatHeadDim(Remainder):
     def __init__(self, embed_dim, num_heads):
@@ -255,6 +280,8 @@ class HalfBuilt(AsFound):
             return
         super().__init__(embed_dim, num_heads)
 
+
+MISTAKES.add("Pass the class, not an instance.")(Remainder(6, 2))
 
 EXERCISE = Exercise(
     name="03.head_dim",

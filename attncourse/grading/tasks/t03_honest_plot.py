@@ -8,7 +8,7 @@ from torch import nn
 
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
-from attncourse.grading.observe import NotAttempted
+from attncourse.grading.observe import NotAttempted, Raised, is_stub
 
 EMBED_DIM, NUM_HEADS, DROPOUT, BATCH, N = 12, 3, 0.4, 2, 7
 
@@ -45,8 +45,11 @@ ALONE = ("heads are dropped whole",)
 MODES = ("evaluation", "training")
 MASKS = ("no mask", "a mask")
 NAMES = (
+    "(output, weights) comes out of an instance of the class",
     *(f"{mode}, {name}: {what}" for mode in MODES for name in MASKS for what in PAIR),
     *(f"training, one position: {what}" for what in ALONE),
+    "forward leaves the mode of the layer as it is",
+    "x and mask left unchanged",
 )
 
 
@@ -73,36 +76,46 @@ def situation(seed: int):
 def facts(layer, seed: int) -> dict:
     """What the pair (output, weights) shows in evaluation and training, with and without a mask."""
     x, params, mask, true = situation(seed)
+    if isinstance(layer, nn.Module):
+        return {NAMES[0]: "an instance"}
     try:
         module = layer(EMBED_DIM, NUM_HEADS, DROPOUT)
         module.load_state_dict(params, strict=False)
-        first = module.eval()(x)
-    except NotImplementedError:
-        raise NotAttempted from None
-    except Exception as error:
-        return dict.fromkeys(NAMES, f"{type(error).__name__}: {error}")
+        first = module.eval()(x.clone())
+    except (Exception, SystemExit) as error:
+        if isinstance(error, NotImplementedError) and is_stub(error):
+            raise NotAttempted from None
+        return {NAMES[0]: Raised(type(error).__name__, str(error))}
     if not isinstance(first, tuple | list) or len(first) != 2:
-        return dict.fromkeys(NAMES, "one result" if isinstance(first, torch.Tensor) else "no pair")
-    seen = {}
+        return {NAMES[0]: "one result" if isinstance(first, torch.Tensor) else "no pair"}
+    seen = {NAMES[0]: True}
+    kept, unchanged = set(), True
     for mode in MODES:
-        module.train(mode == "training")
-        for name, args in (("no mask", (x,)), ("a mask", (x, mask))):
+        for name, inputs in (("no mask", (x,)), ("a mask", (x, mask))):
+            training = mode == "training"
+            module.train(training)
+            args = [given.clone() for given in inputs]
             torch.manual_seed(seed)
-            judged = _attempt(PAIR, judge_pair, module, args, true[name], params)
+            judged = _attempt(PAIR, judge_pair, module, args, true[name], params, training)
             seen |= {f"{mode}, {name}: {what}": fact for what, fact in judged.items()}
-    judged = _attempt(ALONE, judge_one_position, module, x[:1, :1], params)
-    return seen | {f"training, one position: {what}": fact for what, fact in judged.items()}
+            kept |= {part.training - training for part in module.modules()}
+            unchanged &= all(map(torch.equal, args, inputs))
+    judged = _attempt(ALONE, judge_one_position, module, x[:1, :1].clone(), params)
+    seen |= {f"training, one position: {what}": fact for what, fact in judged.items()}
+    switches = {-1: "it switches to evaluation", 1: "it switches to training"}
+    changes = " and ".join(says for step, says in switches.items() if step in kept)
+    return seen | dict(zip(NAMES[-2:], (changes if changes else True, unchanged), strict=True))
 
 
 def _attempt(names, judge, *args) -> dict:
-    """The facts of a judge; where the module raises, each of them names the error."""
+    """The facts of a judge; where the module raises, the first of them names the error."""
     try:
         return dict(zip(names, judge(*args), strict=True))
-    except Exception as error:
-        return dict.fromkeys(names, f"{type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:
+        return {names[0]: Raised(type(error).__name__, str(error))}
 
 
-def judge_pair(module, args, true, params) -> tuple:
+def judge_pair(module, args, true, params, training: bool) -> tuple:
     output, weights = module(*args)
     if output.shape != args[0].shape or weights.shape != true.shape:
         return (f"output {tuple(output.shape)}, weights {tuple(weights.shape)}",) * len(PAIR)
@@ -110,7 +123,7 @@ def judge_pair(module, args, true, params) -> tuple:
     merged = spec.merge_heads(weights.detach().float() @ spec.split_heads(value, NUM_HEADS))
     made = F.linear(merged, params["out_proj.weight"], params["out_proj.bias"])
     same = torch.allclose(made, output.float(), rtol=1e-3, atol=1e-3)
-    right = judge_weights(weights.detach().to(true.dtype), true, module.training)
+    right = judge_weights(weights.detach().to(true.dtype), true, training)
     return True, same, right, gradients_arrive(output, module)
 
 
@@ -354,6 +367,43 @@ def detached(self, x, mask):
     weights = self.dropout(soft(self, x, mask)).detach()
     return self.mix(weights, x), weights
 
+
+@mistake("forward switches the layer to evaluation; leave the mode to the caller.")
+def switched_to_evaluation(self, x, mask):
+    self.eval()
+    weights = self.dropout(soft(self, x, mask))
+    return self.mix(weights, x), weights
+
+
+@mistake("forward switches the layer to training; leave the mode to the caller.")
+def switched_to_training(self, x, mask):
+    self.train()
+    weights = self.dropout(soft(self, x, mask))
+    return self.mix(weights, x), weights
+
+
+@mistake(
+    "forward switches the layer to evaluation and then to training; leave the mode to the caller."
+)
+def switched_back_to_training(self, x, mask):
+    self.eval()
+    weights = self.dropout(soft(self, x, mask))
+    self.train()
+    return self.mix(weights, x), weights
+
+
+@mistake("The mask is inverted in place, which changes the caller's tensor.")
+def mask_changed(self, x, mask):
+    scores = self.scores(x)
+    if mask is not None:
+        scores = scores.masked_fill(mask.logical_not_(), float("-inf"))
+    weights = self.dropout(torch.softmax(scores, dim=-1))
+    return self.mix(weights, x), weights
+
+
+MISTAKES.add("Pass the class, not an instance.")(
+    DroppedOnceAndReturned(EMBED_DIM, NUM_HEADS, DROPOUT)
+)
 
 EXERCISE = Exercise(
     name="03.honest_plot",
