@@ -7,8 +7,6 @@ import pytest
 import torch
 
 from attncourse.grading import CheckFailed, check, hint, load, names, notebook, status
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes, Number
-from attncourse.grading.observe import Case
 
 NAMES = names()
 KINDS = ("Implement", "Repair", "Predict", "Measure", "Train")
@@ -209,86 +207,6 @@ def test_status_before_the_first_check(capsys):
 def test_unknown_name_lists_near_names(call):
     with pytest.raises(KeyError, match=rf"'01\.scaled_dot_product'; did you mean {FIRST}"):
         call("01.scaled_dot_product")
-
-
-def tiny(judge, accepted=(), mistakes=()):
-    parts = "01.tiny", 1, "Tiny", "Predict", 1, 1, 1, "nothing", judge, ("a", "b", "c")
-    return Exercise(*parts, Accepted(accepted), Mistakes(mistakes))
-
-
-def test_judge_of_calls_sees_inputs_changed_and_gradients_lost():
-    x = torch.tensor([1.0, 2.0, 3.0])
-    exercise = tiny(Calls(lambda x: 2 * x, lambda seed: [Case("three numbers", (x,))]))
-    assert exercise.grade(lambda x: x + x).status == "passed"
-    assert exercise.grade(lambda x: x.double() * 2).status == "passed"
-    assert "left unchanged: no" in exercise.grade(lambda x: x.mul_(2)).findings[-1]
-    assert "gradient" in exercise.grade(lambda x: 2 * x.detach()).findings[0]
-    assert "expected shape (3,), got (1, 3)" in exercise.grade(lambda x: 2 * x[None]).findings[0]
-    assert x.tolist() == [1, 2, 3]
-    assert not x.requires_grad
-
-
-def test_judge_of_calls_guards_its_inputs():
-    x, by = torch.full((3,), 3.0), torch.full((3,), 2.0)
-    cases = [Case("twice", (x,), {"by": by})]
-    exercise = tiny(Calls(lambda x, by: by * x, lambda seed: cases, gradients=False))
-    assert exercise.grade(lambda x, by: x * by).status == "passed"
-    for in_place in (lambda x, by: x.mul_(by), lambda x, by: by.mul_(x)):
-        assert exercise.grade(in_place).findings == ("twice, inputs left unchanged: no",)
-    assert x.tolist() == [3, 3, 3]
-    assert by.tolist() == [2, 2, 2]
-
-
-def test_only_the_untouched_stub_is_not_attempted():
-    x = torch.ones(2)
-    cases = [Case("first", (x,)), Case("second", (3 * x,))]
-    exercise = tiny(Calls(lambda x: 2 * x, lambda seed: cases, gradients=False))
-
-    def stub(x):
-        raise NotImplementedError
-
-    def half_done(x):
-        if x.sum() > 2:
-            raise NotImplementedError
-        return 2 * x
-
-    def says_something(x):
-        raise NotImplementedError("cannot do this")
-
-    assert exercise.grade(stub).status == "not attempted"
-    assert exercise.grade(half_done).findings == ("second, output: raised NotImplementedError",)
-    assert "cannot do this" in exercise.grade(says_something).findings[0]
-
-
-def test_findings_leave_out_what_follows_from_another_fault():
-    x = torch.ones(3)
-    exercise = tiny(Calls(lambda x: 2 * x, lambda seed: [Case("twice", (x,))]))
-    assert len(exercise.grade(lambda x: 3 * x).findings) == 1
-    (raised,) = exercise.grade(lambda x: x.no_such_method()).findings
-    assert raised.startswith("twice, output: raised AttributeError")
-    (gradient,) = exercise.grade(lambda x: x + x.detach()).findings
-    assert gradient.startswith("twice, gradient of x: 3 of 3 numbers differ")
-
-
-def test_an_expected_error_is_named_by_its_kind():
-    def refuse(x):
-        raise ValueError("no")
-
-    exercise = tiny(Calls(refuse, lambda seed: [Case("odd", (torch.ones(1),))]))
-    assert exercise.grade(lambda x: 2 * x).findings == (
-        "odd, output: expected a ValueError, got a tensor of shape (1,)",
-    )
-    (finding,) = exercise.grade(lambda x: x.no_such_method()).findings
-    assert finding.startswith("odd, output: expected a ValueError, got AttributeError: ")
-    assert exercise.grade(refuse).status == "passed"
-
-
-def test_judge_of_numbers_keeps_its_tolerance():
-    exercise = tiny(Number(lambda: 2.0, rtol=0.01))
-    for right in (2, 2.0, 2.019, torch.tensor(2.0), torch.tensor(2)):
-        assert exercise.grade(right).status == "passed"
-    for wrong in (2.021, -2, 0, True, "2", [2.0], torch.tensor([2.0])):
-        assert exercise.grade(wrong).status == "failed"
 
 
 def test_table_of_the_book(write_table):

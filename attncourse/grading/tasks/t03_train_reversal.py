@@ -5,103 +5,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
-from attncourse.grading.observe import NotAttempted, Raised, is_stub
-
-VOCAB, LENGTH, MAX_PARAMETERS, THRESHOLD = 20, 12, 20_000, 0.99
-NAMES = (
-    "it is a torch.nn.Module",
-    f"it learns at most {MAX_PARAMETERS} numbers",
-    "logits have shape (batch, 12, 20) and are finite",
-    f"accuracy on new sequences is above {THRESHOLD}",
-    "a sequence gets the same answer alone and in a batch",
-    "the skill sits in the parameters",
-    "tokens left unchanged",
+from attncourse.grading.judges.train_reversal import (
+    LENGTH,
+    NAMES,
+    VOCAB,
+    facts,
 )
-
-
-@torch.no_grad()
-def facts(model, seed: int) -> dict:
-    """What the model does on sequences that it has not seen."""
-    if not isinstance(model, nn.Module):
-        kind = "a class; make an instance" if isinstance(model, type) else type(model).__name__
-        return {NAMES[0]: kind}
-    numbers = sum(p.numel() for p in model.parameters())
-    tokens = torch.randint(
-        VOCAB, (83, LENGTH), generator=torch.Generator().manual_seed(9000 + seed)
-    )
-    given = tokens.clone()
-    training = model.training
-    try:
-        judged = judge(model.eval(), given)
-    except (Exception, SystemExit) as error:
-        if isinstance(error, NotImplementedError) and is_stub(error):
-            raise NotAttempted from None
-        judged = (Raised(type(error).__name__, str(error)),)
-    model.train(training)
-    small = numbers <= MAX_PARAMETERS or f"it learns {numbers}"
-    seen = dict(zip(NAMES, (True, small, *judged), strict=False))
-    return seen | {NAMES[-1]: torch.equal(tokens, given)}
-
-
-def judge(model, tokens) -> tuple:
-    """Shape, accuracy, independence of the batch, and whether other parameters know nothing."""
-    logits = model(tokens.clone())
-    if not isinstance(logits, torch.Tensor):
-        return (f"a {type(logits).__name__}, not a tensor",)
-    if logits.shape != (*tokens.shape, VOCAB):
-        return (f"shape {tuple(logits.shape)}",)
-    said = logits.argmax(dim=-1)
-    alone = torch.cat([model(tokens[k : k + 1].clone()) for k in range(3)]).argmax(dim=-1)
-    model(tokens)
-    finite = bool(logits.isfinite().all()) or "some are not finite"
-    accuracy = share(said, tokens.flip(1))
-    return (
-        finite,
-        accuracy > THRESHOLD or describe(model, tokens, said, accuracy),
-        share(alone, said[:3]) > THRESHOLD or "no",
-        judge_skill(model, tokens.clone()),
-    )
-
-
-def judge_skill(model, tokens):
-    """True when neither zeros nor random numbers, nor these with the other sign, still answer."""
-    g = torch.Generator().manual_seed(1)
-    parameters = dict(model.named_parameters())
-    drawn = {n: torch.randn(p.shape, generator=g).to(p) for n, p in parameters.items()}
-    for says, factors in (("set to 0", (0,)), ("drawn at random", (1, -1))):
-        for factor in factors:
-            others = {n: factor * p for n, p in drawn.items()}
-            said = torch.func.functional_call(model, others, (tokens.clone(),)).argmax(dim=-1)
-            if share(said, tokens.flip(1)) > 0.5:
-                return f"with all parameters {says} it still answers"
-    return True
-
-
-def share(a, b) -> float:
-    return (a == b).double().mean().item()
-
-
-def describe(model, tokens, said, accuracy: float) -> str:
-    """What the wrong answers look like; the words before the colon tell mistakes apart."""
-    backwards, half = tokens.flip(1), LENGTH // 2
-    looks = {
-        "it says the sequence forwards": share(said, tokens),
-        "it is one place late": share(said, backwards.roll(1, 1)),
-        "it is one place early": share(said, backwards.roll(-1, 1)),
-        "it is backwards in the alphabet, not in time": share(said, VOCAB - 1 - tokens),
-        "it says the same token everywhere": share(said, said[:1, :1]),
-        "only the second half is right": share(said[:, half:], backwards[:, half:]),
-        "only the first half is right": share(said[:, :half], backwards[:, :half]),
-    }
-    name, fits = max(looks.items(), key=lambda item: item[1])
-    order = torch.arange(LENGTH).roll(5)
-    if fits > 0.9:
-        words = name
-    elif share(model(tokens[:, order]).argmax(dim=-1), said[:, order]) > 0.95:
-        words = "it does not know the positions"
-    else:
-        words = "it does little more than guess" if accuracy < 0.2 else "it is not there yet"
-    return f"{words}: accuracy {accuracy:.2f}"
 
 
 def one_hot(tokens):

@@ -1,0 +1,1 @@
+"""Judges that are too long to stand beside the answers they judge."""

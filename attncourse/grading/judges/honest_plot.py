@@ -1,0 +1,165 @@
+"""The judge of 03.honest_plot: are these the weights that made this output?"""
+
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from attncourse import spec
+from attncourse.grading.observe import NotAttempted, Raised, is_stub
+
+EMBED_DIM, NUM_HEADS, DROPOUT, BATCH, N = 12, 3, 0.4, 2, 7
+
+
+class AsFound(nn.Module):
+    """The layer of the statement: only the output comes out."""
+
+    def __init__(self, embed_dim, num_heads, dropout):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj = nn.Linear(embed_dim, embed_dim)
+        self.k_proj = nn.Linear(embed_dim, embed_dim)
+        self.v_proj = nn.Linear(embed_dim, embed_dim)
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def split(self, x):
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def scores(self, x, mask=None):
+        q, k = self.split(self.q_proj(x)), self.split(self.k_proj(x))
+        scores = q @ k.transpose(2, 3) / q.size(-1) ** 0.5
+        return scores if mask is None else scores.masked_fill(~mask, float("-inf"))
+
+    def mix(self, weights, x):
+        return self.out_proj((weights @ self.split(self.v_proj(x))).transpose(1, 2).flatten(2))
+
+    def forward(self, x, mask=None):
+        return self.mix(self.dropout(torch.softmax(self.scores(x, mask), dim=-1)), x)
+
+
+PAIR = ("shapes", "the weights make the output", "the weights are right", "gradients arrive")
+ALONE = ("heads are dropped whole",)
+MODES = ("evaluation", "training")
+MASKS = ("no mask", "a mask")
+NAMES = (
+    "(output, weights) comes out of an instance of the class",
+    *(f"{mode}, {name}: {what}" for mode in MODES for name in MASKS for what in PAIR),
+    *(f"training, one position: {what}" for what in ALONE),
+    "forward leaves the mode of the layer as it is",
+    "x and mask left unchanged",
+)
+
+
+@lru_cache(maxsize=32)
+def situation(seed: int):
+    """Input, parameters, and for each mask the weights that the definition finds."""
+    g = torch.Generator().manual_seed(seed)
+    x = 2 * torch.randn(BATCH, N, EMBED_DIM, generator=g)
+    params = {}
+    for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+        params[f"{name}.weight"] = torch.randn(EMBED_DIM, EMBED_DIM, generator=g) / EMBED_DIM**0.5
+        params[f"{name}.bias"] = torch.randn(EMBED_DIM, generator=g)
+    own = torch.eye(N, dtype=torch.bool)  # in each row one key is hidden and one is visible
+    mask = (torch.rand(N, N, generator=g) < 0.5) & ~own | own.roll(1, 0)
+    q, k = (
+        spec.split_heads(F.linear(x, params[f"{p}.weight"], params[f"{p}.bias"]), NUM_HEADS)
+        for p in ("q_proj", "k_proj")
+    )
+    masks = dict(zip(MASKS, (None, mask), strict=True))
+    true = {name: spec.scaled_dot_product_attention(q, k, k, m)[1] for name, m in masks.items()}
+    return x, params, mask, true
+
+
+def facts(layer, seed: int) -> dict:
+    """What the pair (output, weights) shows in evaluation and training, with and without a mask."""
+    x, params, mask, true = situation(seed)
+    if isinstance(layer, nn.Module):
+        return {NAMES[0]: "an instance"}
+    try:
+        module = layer(EMBED_DIM, NUM_HEADS, DROPOUT)
+        module.load_state_dict(params, strict=False)
+        first = module.eval()(x.clone())
+    except (Exception, SystemExit) as error:
+        if isinstance(error, NotImplementedError) and is_stub(error):
+            raise NotAttempted from None
+        return {NAMES[0]: Raised(type(error).__name__, str(error))}
+    if not isinstance(first, tuple | list) or len(first) != 2:
+        return {NAMES[0]: "one result" if isinstance(first, torch.Tensor) else "no pair"}
+    seen = {NAMES[0]: True}
+    kept, unchanged = set(), True
+    for mode in MODES:
+        for name, inputs in (("no mask", (x,)), ("a mask", (x, mask))):
+            training = mode == "training"
+            module.train(training)
+            args = [given.clone() for given in inputs]
+            torch.manual_seed(seed)
+            judged = _attempt(PAIR, judge_pair, module, args, true[name], params, training)
+            seen |= {f"{mode}, {name}: {what}": fact for what, fact in judged.items()}
+            kept |= {part.training - training for part in module.modules()}
+            unchanged &= all(map(torch.equal, args, inputs))
+    judged = _attempt(ALONE, judge_one_position, module, x[:1, :1].clone(), params)
+    seen |= {f"training, one position: {what}": fact for what, fact in judged.items()}
+    switches = {-1: "it switches to evaluation", 1: "it switches to training"}
+    changes = " and ".join(says for step, says in switches.items() if step in kept)
+    return seen | dict(zip(NAMES[-2:], (changes if changes else True, unchanged), strict=True))
+
+
+def _attempt(names, judge, *args) -> dict:
+    """The facts of a judge; where the module raises, the first of them names the error."""
+    try:
+        return dict(zip(names, judge(*args), strict=True))
+    except (Exception, SystemExit) as error:
+        return {names[0]: Raised(type(error).__name__, str(error))}
+
+
+def judge_pair(module, args, true, params, training: bool) -> tuple:
+    output, weights = module(*args)
+    if output.shape != args[0].shape or weights.shape != true.shape:
+        return (f"output {tuple(output.shape)}, weights {tuple(weights.shape)}",) * len(PAIR)
+    value = F.linear(args[0], params["v_proj.weight"], params["v_proj.bias"])
+    merged = spec.merge_heads(weights.detach().float() @ spec.split_heads(value, NUM_HEADS))
+    made = F.linear(merged, params["out_proj.weight"], params["out_proj.bias"])
+    same = torch.allclose(made, output.float(), rtol=1e-3, atol=1e-3)
+    right = judge_weights(weights.detach().to(true.dtype), true, training)
+    return True, same, right, gradients_arrive(output, module)
+
+
+def judge_weights(weights, true, training: bool):
+    """True for the softmax of the visible scores; in training some are 0, the rest enlarged."""
+    if not bool((weights[true == 0] == 0).all()):
+        inverted = bool((weights[true > 0] == 0).all())
+        return "only hidden keys have a weight" if inverted else "hidden keys have a weight"
+    if not training:
+        sums = torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-4)
+        right = torch.allclose(weights, true, atol=1e-4)
+        return right or ("no" if sums else "rows do not sum to 1")
+    visible = true > 1e-4
+    dropped = ((weights == 0) & visible).sum() / visible.sum()
+    kept = torch.where(weights == 0, 0.0, true)
+    if dropped < 0.1:
+        return "nothing is dropped" if torch.allclose(weights, kept, atol=1e-4) else "no"
+    if torch.allclose(weights, kept, atol=1e-4):
+        return "the kept weights are not enlarged"
+    return torch.allclose(weights, kept / (1 - DROPOUT), atol=1e-4) or "too large or too small"
+
+
+def gradients_arrive(output, module) -> bool:
+    wanted = [module.q_proj.weight, module.v_proj.weight]
+    if not output.requires_grad:
+        return False
+    grads = torch.autograd.grad(output.square().sum(), wanted, allow_unused=True)
+    return all(g is not None and bool(g.abs().max() > 1e-6) for g in grads)
+
+
+def judge_one_position(module, x, params) -> tuple:
+    """With one position a head's weight is 1: dropout keeps all of a head's value, or nothing."""
+    with torch.no_grad():
+        module.train().out_proj.weight.copy_(torch.eye(EMBED_DIM))
+        module.out_proj.bias.zero_()
+        value = F.linear(x, params["v_proj.weight"], params["v_proj.bias"])
+        ratios = torch.cat([module(x)[0] / value for _ in range(4)]).view(
+            -1, EMBED_DIM // NUM_HEADS
+        )
+    return (bool((ratios - ratios[:, :1]).abs().max() < 1e-3),)
