@@ -38,8 +38,24 @@ def one_sample(mask, sample: int):
     return masks
 
 
+def masked_models(seed: int) -> dict[str, tuple]:
+    """Attention layers with the position of the first leak of their mask, -1 for none."""
+    causal = reading(CAUSAL, seed)
+    return {
+        "a causal layer": (causal, -1),
+        "two causal layers": (lambda x: causal(causal(x)), -1),
+        "a layer without a mask": (reading(CAUSAL | True, seed), 0),
+        "a mask that is off by one": (reading(CAUSAL.roll(-1, 1) | CAUSAL, seed), 0),
+        "one forbidden pair, next door": (reading(with_pairs((5, 6)), seed), 5),
+        "one forbidden pair, far away": (reading(with_pairs((1, 5)), seed), 1),
+        "three forbidden pairs": (reading(with_pairs((5, 6), (2, 4), (3, 6)), seed), 2),
+        "forbidden pairs, 4 reads 5 and 1 reads 6": (reading(with_pairs((4, 5), (1, 6)), seed), 1),
+        "a leak in the last sample only": (reading(one_sample(with_pairs((4, 6)), 2), seed), 4),
+    }
+
+
 def models(x0) -> dict[str, tuple]:
-    """Functions with the position of their first leak, -1 for none; some know the input x0."""
+    """All functions with the position of their first leak; some know the input x0."""
     seed = int(1e6 * x0[0, 0, 0].abs())
     causal = reading(CAUSAL, seed)
     earlier = CAUSAL.tril(-1).double()
@@ -85,18 +101,9 @@ def models(x0) -> dict[str, tuple]:
         leak[:, 1, 0], leak[:, 1, 1] = x[:, 4, 0], -x[:, 4, 0]
         return causal(x) + leak
 
-    return {
-        "a causal layer": (causal, -1),
+    return masked_models(seed) | {
         "a running mean": (running_mean, -1),
-        "two causal layers": (lambda x: causal(causal(x)), -1),
         "a strictly causal sum": (lambda x: earlier @ x, -1),
-        "a layer without a mask": (reading(CAUSAL | True, seed), 0),
-        "a mask that is off by one": (reading(CAUSAL.roll(-1, 1) | CAUSAL, seed), 0),
-        "one forbidden pair, next door": (reading(with_pairs((5, 6)), seed), 5),
-        "one forbidden pair, far away": (reading(with_pairs((1, 5)), seed), 1),
-        "three forbidden pairs": (reading(with_pairs((5, 6), (2, 4), (3, 6)), seed), 2),
-        "forbidden pairs, 4 reads 5 and 1 reads 6": (reading(with_pairs((4, 5), (1, 6)), seed), 1),
-        "a leak in the last sample only": (reading(one_sample(with_pairs((4, 6)), 2), seed), 4),
         "a leak in one feature only": (in_one_feature, 2),
         "a faint leak": (faint, 0),
         "a leak that reads a difference": (difference, 1),
@@ -107,6 +114,7 @@ def models(x0) -> dict[str, tuple]:
 
 
 def an_input(seed: int):
+    """Random numbers in double precision, (batch, n, d)."""
     g = torch.Generator().manual_seed(seed)
     return torch.randn(BATCH, N, D, generator=g, dtype=torch.float64)
 

@@ -115,6 +115,7 @@ def _attempt(names, judge, *args) -> dict:
 
 
 def judge_pair(module, args, true, params, training: bool) -> tuple:
+    """The facts of `PAIR` for one call: do the weights remake the output, and are they right?"""
     output, weights = module(*args)
     if output.shape != args[0].shape or weights.shape != true.shape:
         return (f"output {tuple(output.shape)}, weights {tuple(weights.shape)}",) * len(PAIR)
@@ -146,6 +147,7 @@ def judge_weights(weights, true, training: bool):
 
 
 def gradients_arrive(output, module) -> bool:
+    """The output still teaches the projections of queries and values."""
     wanted = [module.q_proj.weight, module.v_proj.weight]
     if not output.requires_grad:
         return False

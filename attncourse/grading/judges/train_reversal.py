@@ -76,6 +76,7 @@ def judge_skill(model, tokens):
 
 
 def share(a, b) -> float:
+    """Share of the places in which two tensors agree."""
     return (a == b).double().mean().item()
 
 
