@@ -27,6 +27,7 @@ def cases(seed: int) -> list[Case]:
         return tuple(torch.randn(s, generator=g) for s in sizes)
 
     far = (100 + torch.randn(2, 3, generator=g), *points((5, 3), (5, 2)))
+    (keys,) = points((4, 3))
     return [
         Case(
             "5 queries, 7 keys in 3 dimensions, 2 values each",
@@ -34,6 +35,11 @@ def cases(seed: int) -> list[Case]:
         ),
         Case("a wide kernel", (*points((3, 2), (11, 2), (11, 5)), 2.5)),
         Case("queries far from every key", (*far, 0.5)),
+        Case(
+            "1 query, 3 keys in 1 dimension, 1 value each", (*points((1, 1), (3, 1), (3, 1)), 0.7)
+        ),
+        Case("one key", (*points((4, 2), (1, 2), (1, 3)), 0.7)),
+        Case("queries on keys", (keys[:2].clone(), keys, *points((4, 2)), 0.7), gradients=False),
     ]
 
 

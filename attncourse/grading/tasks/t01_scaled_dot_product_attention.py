@@ -18,13 +18,21 @@ def cases(seed: int) -> list[Case]:
         shapes = (b, h, n, d), (b, h, m, d), (b, h, m, e)
         return tuple(loud * torch.randn(s, generator=g) for s in shapes)
 
+    def below(qkv):
+        query, key, value = qkv
+        return query + 20, key - 20, value
+
     return [
         Case(
             "2 samples, 3 heads, 5 queries, 7 keys, head_dim 11, values 13 wide",
             qkv(2, 3, 5, 7, 11, 13),
         ),
-        Case("large scores", qkv(1, 2, 3, 5, 4, 6, loud=12.0)),
+        # float32 rounds large scores, and some right styles lose digits of the gradients
+        Case("large scores", qkv(1, 2, 3, 5, 4, 6, loud=12.0), gradients=False),
         Case("one key", qkv(2, 1, 3, 1, 4, 5)),
+        Case("one query, head_dim 1, values 1 wide", qkv(2, 2, 1, 3, 1, 1)),
+        Case("as many queries as keys", qkv(1, 2, 4, 4, 9, 4)),
+        Case("scores far below 0", below(qkv(1, 2, 3, 5, 4, 6)), gradients=False),
     ]
 
 

@@ -23,6 +23,8 @@ def cases(seed: int) -> list[Case]:
         Case("lengths 7, 3, 0 in 7 positions", (torch.tensor([7, 3, 0]), 7), gradients=False),
         Case("no sample fills the 11 positions", (torch.tensor([4, 9]), 11), gradients=False),
         Case("4 samples, 4 positions", (torch.tensor([2, 4, 1, 3]), 4), gradients=False),
+        Case("1 sample", (torch.tensor([2]), 3), gradients=False),
+        Case("lengths 40, 3 in 70 positions", (torch.tensor([40, 3]), 70), gradients=False),
         Case(f"lengths {drawn.tolist()} in 7 positions", (drawn, 7), gradients=False),
     ]
 

@@ -27,12 +27,12 @@ def cases(seed: int) -> list[Case]:
     """As many samples as heads, more, fewer, one; masks with two, three and four axes."""
     g = torch.Generator().manual_seed(seed)
 
-    def case(label, b, h, n, m, *mask_axes):
-        shapes = (b, h, n, 5), (b, h, m, 5), (b, h, m, 4)
+    def case(label, b, h, n, m, *mask_axes, e=4, loud=1.0):
+        shapes = (b, h, n, 5), (b, h, m, 5), (b, h, m, e)
         mask = torch.rand(*mask_axes, n, m, generator=g) < 0.5
         mask[..., m // 2] = True  # no row is empty
         mask[..., 0, 0], mask[..., 0, 1] = True, False  # and masks are no all-or-nothing
-        return Case(label, (*(torch.randn(s, generator=g) for s in shapes), mask))
+        return Case(label, (*(loud * torch.randn(s, generator=g) for s in shapes), mask))
 
     return [
         case("3 samples, 3 heads, one mask per sample", 3, 3, 5, 7, 3),
@@ -42,6 +42,8 @@ def cases(seed: int) -> list[Case]:
         case("2 samples, 3 heads, one mask for all", 2, 3, 5, 7),
         case("4 samples, 4 heads, 4 queries, one mask for all", 4, 4, 4, 4),
         case("3 samples, 2 heads, one mask per head", 3, 2, 5, 4, 3, 2),
+        case("one query, values 1 wide", 2, 3, 1, 5, 2, e=1),
+        case("large scores", 2, 2, 4, 6, 2, loud=12.0),
     ]
 
 

@@ -57,7 +57,7 @@ EXERCISE = Exercise(
     difficulty=1,
     minutes=5,
     needs="section 'What it costs' of chapter 3",
-    judge=Number(count),
+    judge=Number(count, rtol=1e-9),
     hints=(
         "A linear layer from a numbers to b numbers has a * b weights and b biases.",
         "Head h projects 512 numbers to 512 / 16 = 32. All 16 heads together project 512 to 512.",

@@ -19,6 +19,11 @@ def cases(seed: int) -> list[Case]:
         Case("1 head", (x(2, 1, 3, 5),)),
         Case("1 sample, 1 position, 4 heads, head_dim 2", (x(1, 4, 1, 2),)),
         Case("heads that were split by a transpose", (x(2, 5, 3, 4).transpose(1, 2),)),
+        Case("more heads than positions, head_dim 1", (x(2, 5, 3, 1),)),
+        Case("as many heads as positions", (x(2, 3, 3, 4),)),
+        Case("the last two axes transposed", (x(2, 3, 4, 5).transpose(2, 3),)),
+        Case("another order in memory", (x(2, 4, 3, 5).permute(0, 2, 3, 1),)),
+        Case("1 head of 1 number", (x(2, 1, 3, 1),)),
     ]
 
 

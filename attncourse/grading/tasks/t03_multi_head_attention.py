@@ -33,8 +33,10 @@ def cases(seed: int) -> list[Case]:
         ),
         Case("all widths 6, 3 heads", call(1, 5, 4, 6, 6, 6, 3)),
         # float32 rounds the large scores, and the gradients of W^Q and W^K with them
-        Case("large scores", call(1, 2, 3, 6, 6, 6, 2, loud=9.0), gradients=False),
+        Case("large scores", call(1, 4, 5, 6, 6, 6, 2, loud=30.0), gradients=False),
         Case("1 head", call(2, 2, 3, 5, 5, 5, 1)),
+        Case("1 query, 4 heads of 1 number", call(2, 1, 3, 4, 4, 4, 4)),
+        Case("as many queries as keys", call(1, 3, 3, 6, 6, 6, 2)),
     ]
 
 

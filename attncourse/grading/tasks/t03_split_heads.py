@@ -19,6 +19,8 @@ def cases(seed: int) -> list[Case]:
         Case("1 head", (x(2, 3, 5), 1)),
         Case("1 sample, 1 position, 4 heads of 2 numbers", (x(1, 1, 8), 4)),
         Case("3 positions, 6 heads of 2 numbers", (x(2, 3, 12), 6)),
+        Case("3 heads of 1 number, 3 positions", (x(2, 3, 3), 3)),
+        Case("a transposed input", (x(2, 6, 5).transpose(1, 2), 2)),
     ]
 
 
