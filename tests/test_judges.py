@@ -1,5 +1,6 @@
 """The judges themselves, on exercises small enough to see through."""
 
+import pytest
 import torch
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes, Number
@@ -84,3 +85,69 @@ def test_judge_of_numbers_keeps_its_tolerance():
         assert exercise.grade(right).status == "passed"
     for wrong in (2.021, -2, 0, True, "2", [2.0], torch.tensor([2.0])):
         assert exercise.grade(wrong).status == "failed"
+
+
+def test_errors_of_a_right_kind_are_right():
+    class OurError(ValueError):
+        def __str__(self):
+            raise RuntimeError("cannot say")
+
+    def refuse(x):
+        raise ValueError("no")
+
+    def refuse_in_our_way(x):
+        raise OurError
+
+    exercise = tiny(Calls(refuse, lambda seed: [Case("odd", (torch.ones(1),))]))
+    assert exercise.grade(refuse_in_our_way).status == "passed"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda: torch.set_grad_enabled(False),
+        lambda: torch.set_default_dtype(torch.float64),
+        lambda: torch.set_default_device("meta"),
+    ],
+)
+def test_a_verdict_depends_on_the_answer_only(spoil):
+    cases = [Case("twice", (torch.ones(3),))]
+    exercise = tiny(Calls(lambda x: 2 * x, lambda seed: cases))
+    try:
+        spoil()
+        assert exercise.grade(lambda x: x + x.detach()).status == "failed"
+        assert exercise.grade(lambda x: torch.full((3,), 2.0) * x).status == "passed"
+    finally:
+        torch.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device("cpu")
+
+
+def test_a_check_leaves_the_notebook_as_it_was():
+    def careless(x):
+        torch.set_grad_enabled(False)
+        torch.set_default_dtype(torch.float64)
+        torch.manual_seed(7)
+        return 2 * x
+
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    tiny(Calls(lambda x: 2 * x, lambda seed: [Case("twice", (torch.ones(3),))])).grade(careless)
+    assert torch.rand(1) == expected
+    assert torch.is_grad_enabled()
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_answers_that_defend_themselves_only_fail():
+    class Hostile:
+        def __repr__(self):
+            raise RuntimeError
+
+        def __eq__(self, other):
+            raise RuntimeError
+
+    exercise = tiny(Calls(lambda x: 2 * x, lambda seed: [Case("twice", (torch.ones(3),))], False))
+    for answer in (lambda x: Hostile(), lambda x: x.to_sparse(), lambda x: x.to("meta")):
+        assert exercise.grade(answer).status == "failed"
+    assert tiny(Number(lambda: 2.0)).grade(Hostile()).status == "failed"

@@ -1,6 +1,8 @@
 """How an answer is looked at: call it on copies of the inputs and keep what can be compared."""
 
 import numbers
+import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,10 +37,36 @@ class Close:
 
 @dataclass(frozen=True)
 class Raised:
-    """An error instead of a result; two of one kind are the same."""
+    """An error instead of a result. Where none was expected to say anything, its kind decides."""
 
     kind: str
-    message: str
+    message: str = ""
+
+    @classmethod
+    def by(cls, error: BaseException) -> "Raised":
+        """Named after the nearest kind that Python knows, so that subclasses count."""
+        kind = next(c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins")
+        try:
+            return cls(kind, str(error))
+        except Exception:  # an error that cannot say what it is
+            return cls(kind, type(error).__name__)
+
+
+@contextmanager
+def clean_slate():
+    """float32, gradients, the CPU, whatever a notebook or an answer has set; nothing stays behind."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with (
+            torch.random.fork_rng(devices=[]),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            torch.device("cpu"),
+        ):
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
 
 
 def is_stub(error: NotImplementedError) -> bool:
@@ -60,7 +88,7 @@ def observe_call(answer, case: Case, names: list[str], gradients: bool) -> dict[
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and is_stub(error):
             raise NotAttempted from None
-        return {f"{case.label}, output": Raised(type(error).__name__, str(error))}
+        return {f"{case.label}, output": Raised.by(error)}
     pairs = zip([*args, *kwargs.values()], [*case.args, *case.kwargs.values()], strict=True)
     seen[f"{case.label}, inputs left unchanged"] = all(
         torch.equal(x.detach(), y) for x, y in pairs if isinstance(x, Tensor)
@@ -117,8 +145,10 @@ def _detached(output):
 
 def observe_number(answer: Any, rtol: float) -> Any:
     """A number or several numbers as a tensor; anything else as itself."""
+    if type(answer).__name__ == "ndarray" and answer.dtype.kind in "iuf":
+        answer = torch.from_numpy(answer)
     if isinstance(answer, Tensor):
-        return Close(answer.detach().double(), rtol)
+        return Close(answer.detach().double().cpu(), rtol)
     several = isinstance(answer, tuple | list)
     if not all(isinstance(x, numbers.Real) for x in (answer if several else [answer])):
         return answer
@@ -134,7 +164,9 @@ def difference(expected: Any, seen: Any) -> str:
     """'' if ``seen`` is what was expected, else one sentence."""
     if isinstance(expected, Raised):
         same = isinstance(seen, Raised) and seen.kind == expected.kind
-        return "" if same else f"expected a {expected.kind}, got {_short(seen)}"
+        if same and (not expected.message or _wording(expected) == _wording(seen)):
+            return ""
+        return f"expected a {expected.kind}, got {_short(seen)}"
     if isinstance(seen, Raised):
         return f"raised {_short(seen)}"
     if isinstance(expected, tuple):
@@ -143,14 +175,23 @@ def difference(expected: Any, seen: Any) -> str:
         return _difference_number(expected, seen)
     if isinstance(expected, Tensor):
         return _difference_tensor(expected, seen)
-    if isinstance(expected, str) and isinstance(seen, str):
-        same = expected.split(":")[0] == seen.split(":")[0]  # the same kind of error
-        return "" if same else f"expected {expected}, got {seen}"
-    if type(expected) is type(seen) and expected == seen:
+    if type(expected) is type(seen) and _equal(expected, seen):
         return ""
     if expected is True:
         return "no" if seen is False else str(seen)
     return f"expected {_short(expected)}, got {_short(seen)}"
+
+
+def _equal(a: Any, b: Any) -> bool:
+    try:
+        return a is b or bool(a == b)
+    except Exception:  # whatever its __eq__ does
+        return False
+
+
+def _wording(error: Raised) -> str:
+    """The message without its sizes: the same mistake on other shapes."""
+    return re.sub(r"\[.*?\]|[\d.]+", "#", error.message)
 
 
 def _difference_tuple(expected: tuple, seen: Any) -> str:
@@ -184,7 +225,9 @@ def _difference_tensor(expected: Tensor, seen: Any) -> str:
         return f"expected dtype {expected.dtype}, got {seen.dtype}"
     if seen.is_complex():
         return f"expected real numbers, got dtype {seen.dtype}"
-    a, b = expected.double(), seen.double()
+    if seen.layout != torch.strided or seen.is_meta:
+        return f"expected a plain tensor, got layout {seen.layout} on {seen.device}"
+    a, b = expected.double(), seen.double().cpu()
     apart = ~torch.isclose(b, a, rtol=RTOL, atol=ATOL, equal_nan=True)
     if not apart.any():
         return ""
@@ -204,7 +247,10 @@ def _short(x: Any) -> str:
         return "one result" if len(x) == 1 else f"{len(x)} results"
     if isinstance(x, Raised):
         x = f"{x.kind}: {x.message}" if x.message else x.kind
-    text = str(x) if isinstance(x, str) else repr(x)
+    try:
+        text = x if isinstance(x, str) else repr(x)
+    except Exception:  # whatever its __repr__ does
+        text = f"a {type(x).__name__}"
     return text if len(text) < 160 else text[:157] + "..."
 
 
