@@ -249,7 +249,7 @@ def test_measured_table_is_accessible_and_escaped():
             "rows": [["x", 0.12346], ["y", True]],
         }
     )
-    assert "<caption>a &lt; b</caption>" in html
+    assert "<caption><span>a &lt; b</span></caption>" in html
     assert '<th scope="col">time</th>' in html
     assert '<th scope="row">x</th><td class=number>0.1235</td>' in html
     assert "<td>yes</td>" in html

@@ -38,7 +38,7 @@ def table_html(data):
     note = f'<p class="measured-note">{escape(data["note"])}</p>' if data.get("note") else ""
     return (
         f'<div class="measured" role="region" aria-label="{caption}" tabindex="0">'
-        f'<table class="table"><caption>{caption}</caption>\n'
+        f'<table class="table"><caption><span>{caption}</span></caption>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>{note}"
     )
 

@@ -9,7 +9,7 @@ from attncourse.grading.observe import Case
 
 
 def spec(query, keys, values, bandwidth):
-    """estimate(i) = sum_j w(i, j) value(j) / sum_j w(i, j), w = exp(-|q_i - k_j|^2 / (2 h^2))."""
+    """estimate(i) = sum_j w(i, j) value(j) / sum_j w(i, j), w = exp(-|q_i - k_j|^2 / (2 sigma^2))."""
     rows = []
     for q in query:
         exponents = [-sum((a - b) ** 2 for a, b in zip(q, k, strict=True)) for k in keys]
@@ -97,7 +97,7 @@ def bandwidth_not_squared(query, keys, values, bandwidth):
     return smooth(-squared_distances(query, keys) / (2 * bandwidth), values)
 
 
-@MISTAKES.add("The 2 in 2 h^2 is missing, so the kernel is too narrow.")
+@MISTAKES.add("The 2 in 2 sigma^2 is missing, so the kernel is too narrow.")
 def two_missing(query, keys, values, bandwidth):
     return smooth(-squared_distances(query, keys) / bandwidth**2, values)
 
@@ -107,7 +107,7 @@ def bandwidth_ignored(query, keys, values, bandwidth):
     return smooth(-squared_distances(query, keys) / 2, values)
 
 
-@MISTAKES.add("The scores are multiplied by 2 h^2 instead of divided.")
+@MISTAKES.add("The scores are multiplied by 2 sigma^2 instead of divided.")
 def multiplied(query, keys, values, bandwidth):
     return smooth(-squared_distances(query, keys) * (2 * bandwidth**2), values)
 
