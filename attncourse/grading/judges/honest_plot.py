@@ -41,11 +41,14 @@ class AsFound(nn.Module):
 
 PAIR = ("shapes", "the weights make the output", "the weights are right", "gradients arrive")
 ALONE = ("heads are dropped whole",)
+DRAWS = ("each weight is dropped on its own, with probability p",)
+CALLS, COPIES = 4, 16  # enough draws that no honest dropout is far off
 MODES = ("evaluation", "training")
 MASKS = ("no mask", "a mask")
 NAMES = (
     "(output, weights) comes out of an instance of the class",
     *(f"{mode}, {name}: {what}" for mode in MODES for name in MASKS for what in PAIR),
+    *(f"training, many calls: {what}" for what in DRAWS),
     *(f"training, one position: {what}" for what in ALONE),
     "forward leaves the mode of the layer as it is",
     "x and mask left unchanged",
@@ -84,7 +87,7 @@ def facts(layer, seed: int) -> dict:
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and is_stub(error):
             raise NotAttempted from None
-        return {NAMES[0]: Raised(type(error).__name__, str(error))}
+        return {NAMES[0]: Raised.by(error)}
     if not isinstance(first, tuple | list) or len(first) != 2:
         return {NAMES[0]: "one result" if isinstance(first, torch.Tensor) else "no pair"}
     seen = {NAMES[0]: True}
@@ -95,10 +98,12 @@ def facts(layer, seed: int) -> dict:
             module.train(training)
             args = [given.clone() for given in inputs]
             torch.manual_seed(seed)
-            judged = _attempt(PAIR, judge_pair, module, args, true[name], params, training)
+            judged = _attempt(PAIR, judge_pair, module, args, inputs, true, params, training)
             seen |= {f"{mode}, {name}: {what}": fact for what, fact in judged.items()}
             kept |= {part.training - training for part in module.modules()}
             unchanged &= all(map(torch.equal, args, inputs))
+    judged = _attempt(DRAWS, judge_draws, module, x)
+    seen |= {f"training, many calls: {what}": fact for what, fact in judged.items()}
     judged = _attempt(ALONE, judge_one_position, module, x[:1, :1].clone(), params)
     seen |= {f"training, one position: {what}": fact for what, fact in judged.items()}
     switches = {-1: "it switches to evaluation", 1: "it switches to training"}
@@ -111,48 +116,97 @@ def _attempt(names, judge, *args) -> dict:
     try:
         return dict(zip(names, judge(*args), strict=True))
     except (Exception, SystemExit) as error:
-        return {names[0]: Raised(type(error).__name__, str(error))}
+        return {names[0]: Raised.by(error)}
 
 
-def judge_pair(module, args, true, params, training: bool) -> tuple:
-    """The facts of `PAIR` for one call: do the weights remake the output, and are they right?"""
+def judge_pair(module, args, inputs, true, params, training: bool) -> tuple:
+    """The facts of `PAIR` for one call: do the weights remake the output, and are they right?
+
+    ``args`` are the copies of ``inputs`` that the module may spoil.
+    """
+    x, *mask = inputs
     output, weights = module(*args)
-    if output.shape != args[0].shape or weights.shape != true.shape:
+    expected = true[MASKS[len(mask)]]
+    if output.shape != x.shape or weights.shape != expected.shape:
         return (f"output {tuple(output.shape)}, weights {tuple(weights.shape)}",) * len(PAIR)
-    value = F.linear(args[0], params["v_proj.weight"], params["v_proj.bias"])
-    merged = spec.merge_heads(weights.detach().float() @ spec.split_heads(value, NUM_HEADS))
+    value = F.linear(x, params["v_proj.weight"], params["v_proj.bias"])
+    value = value.unflatten(-1, (NUM_HEADS, -1)).transpose(1, 2)
+    merged = (weights.detach().float() @ value).transpose(1, 2).flatten(2)
     made = F.linear(merged, params["out_proj.weight"], params["out_proj.bias"])
     same = torch.allclose(made, output.float(), rtol=1e-3, atol=1e-3)
-    right = judge_weights(weights.detach().to(true.dtype), true, training)
+    weights = weights.detach().to(expected.dtype)
+    right = judge_mask(weights, true, *mask, training) if mask else True
+    if right is True:
+        right = judge_weights(weights, expected, training)
     return True, same, right, gradients_arrive(output, module)
+
+
+def judge_mask(weights, true, mask, training: bool):
+    """True when hidden keys have no weight, else what the weights follow instead of the mask."""
+    if bool((weights[..., ~mask] == 0).all()):
+        return True
+    if bool((weights[..., mask] == 0).all()):
+        return "only hidden keys have a weight"
+    if bool((weights[..., ~mask.T] == 0).all()):
+        return "they follow the mask with its axes exchanged"
+    scale = 1 - DROPOUT if training else 1.0
+    unmasked = torch.isclose(weights * scale, true["no mask"], atol=1e-4) | (weights == 0)
+    return "they are those without a mask" if bool(unmasked.all()) else "hidden keys have a weight"
 
 
 def judge_weights(weights, true, training: bool):
     """True for the softmax of the visible scores; in training some are 0, the rest enlarged."""
-    if not bool((weights[true == 0] == 0).all()):
-        inverted = bool((weights[true > 0] == 0).all())
-        return "only hidden keys have a weight" if inverted else "hidden keys have a weight"
     if not training:
         sums = torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-4)
         right = torch.allclose(weights, true, atol=1e-4)
         return right or ("no" if sums else "rows do not sum to 1")
-    visible = true > 1e-4
-    dropped = ((weights == 0) & visible).sum() / visible.sum()
     kept = torch.where(weights == 0, 0.0, true)
-    if dropped < 0.1:
+    if not bool((weights[true > 0] == 0).any()):
         return "nothing is dropped" if torch.allclose(weights, kept, atol=1e-4) else "no"
     if torch.allclose(weights, kept, atol=1e-4):
         return "the kept weights are not enlarged"
     return torch.allclose(weights, kept / (1 - DROPOUT), atol=1e-4) or "too large or too small"
 
 
-def gradients_arrive(output, module) -> bool:
-    """The output still teaches the projections of queries and values."""
-    wanted = [module.q_proj.weight, module.v_proj.weight]
+def judge_draws(module, x) -> tuple:
+    """Over many draws: are weights dropped together, and how many of them?
+
+    The means along an axis of n independent draws vary as p (1 - p) / n; n times as much where all n
+    are one draw.
+    """
+    with torch.no_grad():
+        draws = [module.train()(x.repeat(COPIES, 1, 1))[1] == 0 for _ in range(CALLS)]
+    shape = (COPIES * BATCH, NUM_HEADS, N, N)
+    if draws[0].shape != shape:
+        return (f"weights {tuple(draws[0].shape)} for {COPIES * BATCH} samples",)
+    dropped = torch.stack(draws).double()
+    rate = dropped.mean().item()
+    if rate in (0, 1):
+        return (f"{'everything' if rate else 'nothing'} is dropped",)
+    axes = dict(enumerate(("calls", "samples", "heads", "queries", "keys")))
+    spread = rate * (1 - rate)
+    ratios = {k: dropped.mean(k).var().item() * dropped.size(k) / spread for k in axes}
+    alike = [axes[k] for k, ratio in ratios.items() if ratio > 1 + (dropped.size(k) - 1) / 4]
+    if alike:
+        return (f"one draw serves all {' and '.join(alike)}",)
+    if min(ratios.values()) < 0.5:
+        return ("always the same number is dropped",)
+    if abs(rate - DROPOUT) < 0.04:
+        return (True,)
+    if abs(rate - 1 + DROPOUT) < 0.04:
+        return (f"as many are dropped as should be kept: {rate:.2f}",)
+    return (f"too {'many' if rate > DROPOUT else 'few'} are dropped: {rate:.2f}",)
+
+
+def gradients_arrive(output, module):
+    """True when the output teaches all four projections, else which of them learn nothing."""
+    names = ("q_proj", "k_proj", "v_proj", "out_proj")
+    wanted = [getattr(module, name).weight for name in names]
     if not output.requires_grad:
-        return False
+        return "none at all"
     grads = torch.autograd.grad(output.square().sum(), wanted, allow_unused=True)
-    return all(g is not None and bool(g.abs().max() > 1e-6) for g in grads)
+    lost = [n for n, g in zip(names, grads, strict=True) if g is None or g.abs().max() <= 1e-6]
+    return f"none reaches {' and '.join(lost)}" if lost else True
 
 
 def judge_one_position(module, x, params) -> tuple:

@@ -34,7 +34,7 @@ def facts(model, seed: int) -> dict:
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and is_stub(error):
             raise NotAttempted from None
-        judged = (Raised(type(error).__name__, str(error)),)
+        judged = (Raised.by(error),)
     model.train(training)
     small = numbers <= MAX_PARAMETERS or f"it learns {numbers}"
     seen = dict(zip(NAMES, (True, small, *judged), strict=False))

@@ -23,10 +23,13 @@ def cases(seed: int) -> list[Case]:
     g = torch.Generator().manual_seed(seed)
     small, large = torch.randn(2, 5, generator=g), 100 * torch.randn(3, 4, generator=g)
     large[1, 2] = 150.0  # its exponential is beyond float32
+    around = torch.tensor([[1000.0], [0.0], [-1000.0]])
     return [
         Case("2 rows of 5 scores", (small,)),
         Case("large scores", (large,)),
         Case("one row of equal scores", (torch.zeros(1, 7),)),
+        Case("scores around 1000, 0 and -1000", (around + torch.randn(3, 4, generator=g),)),
+        Case("one score", (torch.randn(2, 1, generator=g),)),
     ]
 
 
@@ -123,6 +126,45 @@ def softmax_over_batch(scores):
 def overflow(scores):
     p = scores.exp() / scores.exp().sum(-1, keepdim=True)
     return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+
+
+@MISTAKES.add(
+    "The exponential overflows on large scores, and nan_to_num hides that behind zeros; use "
+    "torch.softmax."
+)
+def overflow_hidden(scores):
+    p = torch.nan_to_num(scores.exp() / scores.exp().sum(-1, keepdim=True))
+    return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+
+
+@MISTAKES.add("The scores are clamped, so large ones become equal; use torch.softmax.")
+def clamped(scores):
+    return diagonal_minus_outer(scores.clamp(-50, 50))
+
+
+@MISTAKES.add(
+    "The maximum of the whole batch is subtracted: a row far below it becomes 0 / 0. Each row needs "
+    "its own maximum, as torch.softmax takes it."
+)
+def maximum_of_the_batch(scores):
+    exponentials = (scores - scores.max()).exp()
+    p = exponentials / exponentials.sum(-1, keepdim=True)
+    return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+
+
+@MISTAKES.add(
+    "The maximum of the whole batch is subtracted, and nan_to_num turns a row far below it into "
+    "zeros. Each row needs its own maximum, as torch.softmax takes it."
+)
+def maximum_of_the_batch_hidden(scores):
+    exponentials = (scores - scores.max()).exp()
+    p = torch.nan_to_num(exponentials / exponentials.sum(-1, keepdim=True))
+    return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+
+
+@MISTAKES.add("An axis of size 1 is squeezed away; the result is always (batch, m, m).")
+def squeezed(scores):
+    return diagonal_minus_outer(scores).squeeze(-1)
 
 
 @MISTAKES.add("The outer product is summed over the batch; each row has its own Jacobian.")

@@ -26,9 +26,11 @@ def cases(seed: int) -> list[Case]:
     left_padded[:, :2] = False
     one_empty = torch.zeros(2, 1, 3, 5, dtype=torch.bool)
     one_empty[1] = True
-    loudest_hidden = qkv(1, 2, 3, 5, 4, 6)
+    loudest_hidden = qkv(1, 6, 3, 5, 4, 7)
     loudest_hidden[0][..., 0], loudest_hidden[1][..., 0] = 1.0, 0.0
-    loudest_hidden[1][0, :, 0, 0] = torch.tensor([100.0, 2000.0])  # scores of 50 and 1000, hidden
+    # hidden scores of 50, 150 and 1000
+    loudest_hidden[1][0, :, 0, 0] = torch.tensor([100.0, 300.0, 2000.0]).repeat(2)
+    shared = torch.tensor([[1, 0, 0], [0, 0, 0], [1, 1, 0], [0, 1, 1], [1, 1, 1]]).bool()
     key_0_hidden = torch.tensor([[0, 1, 0, 1, 1], [0, 0, 1, 1, 0], [0, 1, 1, 0, 1]]).bool()
     return [
         Case("3 of 10 rows empty", (*qkv(2, 3, 5, 7, 11, 13), some)),
@@ -36,7 +38,20 @@ def cases(seed: int) -> list[Case]:
         Case("causal and left-padded, large scores", (*qkv(1, 2, 5, 5, 3, 4, 12.0), left_padded)),
         Case("a hidden key has the largest scores", (*loudest_hidden, key_0_hidden)),
         Case("an empty sample", (*qkv(2, 2, 3, 5, 4, 6), one_empty)),
+        Case("one mask for 2 samples, 5 queries, 3 keys", (*qkv(2, 3, 5, 3, 4, 6), shared)),
+        Case("1 head, 1 query", (*qkv(2, 1, 1, 3, 4, 1), torch.tensor([[True, False, True]]))),
+        very_low_scores(torch.randn(1, 1, 3, 4, generator=g)),
     ]
+
+
+def very_low_scores(value) -> Case:
+    """Scores of -10400, -10400.8125 and a hidden 0; float32 holds all numbers on the way exactly."""
+    query = torch.full((1, 1, 2, 16), -26.0)
+    key = torch.full((1, 1, 3, 16), 100.0)
+    key[0, 0, 1, 0], key[0, 0, 2] = 100.125, 0.0
+    mask = torch.tensor([[True, True, False], [False, False, False]])
+    # The scores are as coarse as 0.001, and so gradients depend on the order of the sums.
+    return Case("visible scores of -10400", (query, key, value, mask), gradients=False)
 
 
 def scores_of(query, key):
@@ -116,6 +131,40 @@ def as_found(query, key, value, mask):
 def large_number(query, key, value, mask):
     weights = torch.softmax(masked(query, key, mask, -1e9), dim=-1)
     return weights @ value, weights
+
+
+@MISTAKES.add(
+    "A large negative number gives an empty row equal weights on all its hidden keys; and a visible "
+    "score can be lower than a number such as -1e4. Use -math.inf, and set empty rows to 0."
+)
+def rather_large_number(query, key, value, mask):
+    weights = torch.softmax(masked(query, key, mask, -1e4), dim=-1)
+    return weights @ value, weights
+
+
+def hidden_by(number, added):
+    """Empty rows are right, but hidden scores are this number, or lowered by it."""
+
+    def answer(query, key, value, mask):
+        scores = scores_of(query, key)
+        weights = torch.softmax(torch.where(mask, scores, added * scores + number), dim=-1) * mask
+        return weights @ value, weights
+
+    return answer
+
+
+for number in (-200.0, -1e3, -1e4):
+    for added in (False, True):
+        MISTAKES.add(
+            "A visible score can be lower than a number such as -1e4, and then a hidden key takes the "
+            "weight; hide with -math.inf."
+        )(hidden_by(number, added))
+
+
+@MISTAKES.add("An axis of size 1 is squeezed away; the shapes stay as the table gives them.")
+def squeezed(query, key, value, mask):
+    output, weights = filled_before_and_after(query, key, value, mask)
+    return output.squeeze(1), weights.squeeze(1)
 
 
 @MISTAKES.add("The output of an empty row is 0, but its weights are still equal shares.")

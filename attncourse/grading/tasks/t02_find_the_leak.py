@@ -2,6 +2,7 @@
 
 import math
 
+import numpy
 import torch
 
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
@@ -64,6 +65,11 @@ def past_kept_with_where(model, x):
 
 
 @ACCEPTED.add
+def first_in_numpy(model, x):
+    return numpy.min(probe(model, x) or [-1])  # a numpy.int64
+
+
+@ACCEPTED.add
 def whole_past_compared(model, x):
     expected = model(x.clone())
     n = x.shape[1]
@@ -78,15 +84,31 @@ def whole_past_compared(model, x):
 MISTAKES = Mistakes()
 
 
-def probe(model, x, *, start=0, stop=N - 1, first=1, last=N, change=None, seen=None, tol=1e-6):
+def moved_on(tail):
+    return tail.neg() * 1.7 + 0.9
+
+
+def part_of(part):
+    return lambda moved: moved[part].abs()
+
+
+def in_part(part):
+    """A change of the samples and features that ``part`` selects."""
+
+    def change(tail):
+        changed = tail.clone()
+        changed[part] = moved_on(tail[part])
+        return changed
+
+    return change
+
+
+def probe(model, x, *, start=0, stop=N - 1, first=1, last=N, change=moved_on, seen=None, tol=1e-6):
     """All positions at which the output moves when ``x[:, i + first : i + last]`` is changed."""
     before, found = model(x), []
     for i in range(start, stop):
         changed = x.clone()
-        tail = changed[:, i + first : i + last]
-        changed[:, i + first : i + last] = (
-            tail.neg() * 1.7 + 0.9 if change is None else change(tail)
-        )
+        changed[:, i + first : i + last] = change(x[:, i + first : i + last])
         moved = (model(changed) - before)[:, i]
         moved = moved.abs() if seen is None else seen(moved)
         if not moved.max() <= tol:
@@ -165,16 +187,30 @@ def yes_or_no(model, x):
     return bool(probe(model, x))
 
 
+PARTS = {
+    "first sample": (0, ...),
+    "last sample": (-1, ...),
+    "first feature": (..., 0),
+    "last feature": (..., -1),
+}
+for name, part in PARTS.items():
+    for only in ({"seen": part_of(part)}, {"change": in_part(part)}):
+        MISTAKES.add(f"Only the {name} is changed or looked at; a leak can be in any other.")(
+            lambda model, x, only=only: smallest(probe(model, x, **only))
+        )
+
+
 @MISTAKES.add(
-    "Only the first sample is looked at; a mask can be wrong for one sample of the batch."
+    "The later numbers are only multiplied, by -1 or by 2; a leak that reads only their squares, or "
+    "only their ratios, does not notice. Use random numbers."
 )
-def first_sample(model, x):
-    return smallest(probe(model, x, seen=lambda moved: moved[0].abs()))
+def multiplied(model, x):
+    return smallest(probe(model, x, change=torch.neg))
 
 
-@MISTAKES.add("Only the first feature of the output is looked at.")
-def first_feature(model, x):
-    return smallest(probe(model, x, seen=lambda moved: moved[..., 0].abs()))
+@MISTAKES.add("Without a tolerance rounding counts as a leak; a leak moves more than 1e-6.")
+def without_tolerance(model, x):
+    return smallest(probe(model, x, tol=0))
 
 
 @MISTAKES.add("The tolerance is too large: a faint leak is a leak. Rounding errors are below 1e-6.")

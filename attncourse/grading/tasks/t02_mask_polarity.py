@@ -18,6 +18,9 @@ VISIBLE = {
 # Finite, so they hide nothing; each is the largest that some threshold takes as hidden.
 LARGE_BIASES = -200.0, -1e4, -1e9, torch.finfo(torch.float32).min
 
+# Names that are no convention; each is one for some careless comparison.
+UNKNOWN = "True hides", "Attend", "hid", "zero", "additive ", ""
+
 
 def spec(mask, convention):
     """One entry at a time."""
@@ -34,12 +37,13 @@ def cases(seed: int) -> list[Case]:
     hidden = torch.rand(2, 1, 5, 7, generator=g) < 0.4
     integers = torch.randint(-1, 3, (3, 7), generator=g)
     integers[0, :4] = torch.tensor([-1, 0, 1, 2])
+    integers[1, :2] = 256  # 0 in eight bits
     floats = 5 * torch.randn(5, 11, generator=g)
     floats[torch.rand(5, 11, generator=g) < 0.3] = -math.inf
     floats[0, :4] = torch.tensor([-math.inf, 0.0, 2.5, -2.5])
-    floats[1, :4] = torch.tensor([*LARGE_BIASES])
+    floats[1, :5] = torch.tensor([*LARGE_BIASES, 1e9])
     masks = dict(zip(VISIBLE, (attend, hidden, integers, floats), strict=True))
-    calls = [*((x, name) for name, x in masks.items()), (attend, "True hides")]
+    calls = [*((x, name) for name, x in masks.items()), *((attend, name) for name in UNKNOWN)]
     return [Case(f'convention "{name}"', (x, name), gradients=False) for x, name in calls]
 
 
@@ -94,6 +98,16 @@ def what_is_hidden(mask, convention):
     return torch.where(hidden, False, True)
 
 
+@ACCEPTED.add
+def error_of_its_own(mask, convention):
+    class UnknownConvention(ValueError):
+        pass
+
+    if convention not in VISIBLE:
+        raise UnknownConvention(convention)
+    return spec(mask, convention)
+
+
 MISTAKES = Mistakes()
 
 
@@ -144,6 +158,11 @@ def negative_hides(mask, convention):
     return translate(mask, convention, zero_hides=lambda x: x > 0)
 
 
+@MISTAKES.add('"zero_hides": eight bits are too few; 256 becomes 0 there and is hidden.')
+def in_eight_bits(mask, convention):
+    return translate(mask, convention, zero_hides=lambda x: x.to(torch.int8).bool())
+
+
 @MISTAKES.add('"zero_hides": the integers are returned as they are; return booleans.')
 def integers_returned(mask, convention):
     return translate(mask, convention, zero_hides=lambda x: x)
@@ -188,6 +207,18 @@ for bias, name in zip(LARGE_BIASES, ("-200", "-1e4", "-1e9", "the smallest float
     )(hiding_from(bias))
 
 
+@MISTAKES.add(
+    '"additive": large numbers of either sign are taken as hidden; only minus infinity hides.'
+)
+def large_hides(mask, convention):
+    return translate(mask, convention, additive=lambda x: x.abs() < 1e6)
+
+
+@MISTAKES.add('"additive": a large positive number is taken as hidden; only minus infinity hides.')
+def large_positive_hides(mask, convention):
+    return translate(mask, convention, additive=lambda x: (x != -math.inf) & (x < 1e6))
+
+
 @MISTAKES.add('"additive" is inverted: minus infinity hides.')
 def infinity_shows(mask, convention):
     return translate(mask, convention, additive=torch.isinf)
@@ -211,6 +242,35 @@ def unknown_is_attend(mask, convention):
 @MISTAKES.add('An unknown convention is silently read as "hidden"; raise a ValueError.')
 def unknown_is_hidden(mask, convention):
     return translate(mask, convention if convention in VISIBLE else "hidden")
+
+
+@MISTAKES.add(
+    '"in" on a text finds parts of words: "hid", "zero" and "" pass as names. Compare with ==, or use '
+    "a tuple."
+)
+def part_of_a_text(mask, convention):
+    if convention not in "attend hidden zero_hides additive":
+        raise ValueError(convention)
+    return spec(mask, convention) if convention in VISIBLE else mask != 0
+
+
+@MISTAKES.add(
+    'The name is tidied with lower() or strip(), so "Attend" or "additive " passes; take it as it is.'
+)
+def tidied(mask, convention):
+    return translate(mask, convention.lower().strip())
+
+
+def beginning(mask, convention):
+    for part, name in (("att", "attend"), ("hid", "hidden"), ("zero", "zero_hides")):
+        if part in convention:
+            return spec(mask, name)
+    return translate(mask, convention)
+
+
+MISTAKES.add('A part of the name is enough, so "hid" or "zero" passes; compare whole names.')(
+    beginning
+)
 
 
 @MISTAKES.add("An unknown convention returns None; raise a ValueError.")

@@ -105,7 +105,7 @@ def attends(layer, embed_dim: int, num_heads: int, seed: int):
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and is_stub(error):
             raise NotAttempted from None
-        return Raised(type(error).__name__, str(error))
+        return Raised.by(error)
 
 
 ACCEPTED = Accepted()

@@ -248,6 +248,66 @@ def mask_changed(self, x, mask):
     return self.mix(weights, x), weights
 
 
+@mistake("The keys are detached, so W_k learns nothing.")
+def keys_detached(self, x, mask):
+    weight = self.k_proj.weight.requires_grad_(False)
+    weights = self.dropout(soft(self, x, mask))
+    weight.requires_grad_()
+    return self.mix(weights, x), weights
+
+
+@mistake("The mask is transposed: its rows are queries, its columns keys.")
+def transposed(self, x, mask):
+    weights = self.dropout(soft(self, x, mask if mask is None else mask.T))
+    return self.mix(weights, x), weights
+
+
+@mistake("Hidden scores become a small number, which leaves them a weight; fill in -inf.")
+def filled_with_a_number(self, x, mask):
+    scores = self.scores(x)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -5.0)
+    weights = self.dropout(torch.softmax(scores, dim=-1))
+    return self.mix(weights, x), weights
+
+
+def ones(w, *axes):
+    """Ones in the shape of w, with the named axes of length 1."""
+    return torch.ones([1 if k in axes else n for k, n in enumerate(w.shape)])
+
+
+def keep_by_p(w):
+    return w * (torch.rand_like(w) < DROPOUT)
+
+
+SHARE = "Another share of the weights is dropped than self.dropout.p; use self.dropout."
+KEPT = "The weights are kept with probability p; p is the probability to drop."
+for says, drop in (
+    ("Whole maps are dropped, as dropout2d does; drop each weight on its own.",
+     lambda w: F.dropout2d(w, DROPOUT)),
+    ("All heads lose the same weights; drop in each head on its own.",
+     lambda w: w * F.dropout(ones(w, 1), DROPOUT)),
+    ("All samples lose the same weights; drop in each sample on its own.",
+     lambda w: w * F.dropout(ones(w, 0), DROPOUT)),
+    ("All samples and heads lose the same weights; drop each weight on its own.",
+     lambda w: w * F.dropout(ones(w, 0, 1), DROPOUT)),
+    ("Whole rows are dropped, all keys of a query; drop each weight on its own.",
+     lambda w: w * F.dropout(ones(w, 3), DROPOUT)),
+    ("Whole keys are dropped, for all queries; drop each weight on its own.",
+     lambda w: w * F.dropout(ones(w, 2), DROPOUT)),
+    (KEPT, lambda w: keep_by_p(w) / (1 - DROPOUT)),
+    (KEPT, lambda w: keep_by_p(w) / DROPOUT),
+    (SHARE, lambda w: F.dropout(w, 0.1)),
+    (SHARE, lambda w: F.dropout(w, 0.5)),
+):  # fmt: skip
+
+    @mistake(says)
+    def dropped(self, x, mask, drop=drop):
+        weights = soft(self, x, mask)
+        weights = drop(weights) if self.training else weights
+        return self.mix(weights, x), weights
+
+
 MISTAKES.add("Pass the class, not an instance.")(
     DroppedOnceAndReturned(EMBED_DIM, NUM_HEADS, DROPOUT)
 )
