@@ -68,7 +68,8 @@ def test_cards_and_hints_are_those_of_the_exercises(path):
     text = "\n".join(cell.source for cell in cells(path, "markdown"))
     for name in checked(path):
         exercise = load(name)
-        assert text.count(f"*{exercise.card()}*") == 1, f"card of {name}"
+        heading = rf"^## {exercise.number}\. .*\n\n{re.escape(f'*{exercise.card()}*')}$"
+        assert len(re.findall(heading, text, re.MULTILINE)) == 1, f"number and card of {name}"
         for hint in exercise.hints:
             assert hint in text, f"a hint of {name}"
 
