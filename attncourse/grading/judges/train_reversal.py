@@ -1,5 +1,7 @@
 """The judge of 03.train_reversal: does the model know it, and does it know it by its parameters?"""
 
+from contextlib import contextmanager
+
 import torch
 from torch import nn
 
@@ -17,6 +19,16 @@ NAMES = (
 )
 
 
+class Looks(str):
+    """What was seen; two with the same words before the colon are the same."""
+
+    def __eq__(self, other):
+        return isinstance(other, Looks) and self.partition(":")[0] == other.partition(":")[0]
+
+    def __hash__(self):
+        return hash(self.partition(":")[0])
+
+
 @torch.no_grad()
 def facts(model, seed: int) -> dict:
     """What the model does on sequences that it has not seen."""
@@ -27,16 +39,19 @@ def facts(model, seed: int) -> dict:
     tokens = torch.randint(
         VOCAB, (83, LENGTH), generator=torch.Generator().manual_seed(9000 + seed)
     )
+    tokens = tokens.to(next((p.device for p in model.parameters()), tokens.device))
     given = tokens.clone()
-    training = model.training
+    modes = {module: module.training for module in model.modules()}
     try:
         judged = judge(model.eval(), given)
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and is_stub(error):
             raise NotAttempted from None
         judged = (Raised.by(error),)
-    model.train(training)
-    small = numbers <= MAX_PARAMETERS or f"it learns {numbers}"
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    small = numbers <= MAX_PARAMETERS or Looks(f"too many: it learns {numbers:,}")
     seen = dict(zip(NAMES, (True, small, *judged), strict=False))
     return seen | {NAMES[-1]: torch.equal(tokens, given)}
 
@@ -55,7 +70,7 @@ def judge(model, tokens) -> tuple:
     accuracy = share(said, tokens.flip(1))
     return (
         finite,
-        accuracy > THRESHOLD or describe(model, tokens, said, accuracy),
+        accuracy > THRESHOLD or describe(model, tokens, logits, accuracy),
         share(alone, said[:3]) > THRESHOLD or "no",
         judge_skill(model, tokens.clone()),
     )
@@ -64,15 +79,28 @@ def judge(model, tokens) -> tuple:
 def judge_skill(model, tokens):
     """True when neither zeros nor random numbers, nor these with the other sign, still answer."""
     g = torch.Generator().manual_seed(1)
-    parameters = dict(model.named_parameters())
-    drawn = {n: torch.randn(p.shape, generator=g).to(p) for n, p in parameters.items()}
+    parameters = list(model.parameters())
+    drawn = [torch.randn(p.shape, generator=g).to(p) for p in parameters]
     for says, factors in (("set to 0", (0,)), ("drawn at random", (1, -1))):
         for factor in factors:
-            others = {n: factor * p for n, p in drawn.items()}
-            said = torch.func.functional_call(model, others, (tokens.clone(),)).argmax(dim=-1)
+            with lent(parameters, [factor * p for p in drawn]):
+                said = model(tokens.clone()).argmax(dim=-1)
             if share(said, tokens.flip(1)) > 0.5:
                 return f"with all parameters {says} it still answers"
     return True
+
+
+@contextmanager
+def lent(parameters, others):
+    """Other numbers in the parameters for a while, in models of every kind (scripted, traced)."""
+    own = [p.data for p in parameters]
+    try:
+        for p, other in zip(parameters, others, strict=True):
+            p.data = other
+        yield
+    finally:
+        for p, data in zip(parameters, own, strict=True):
+            p.data = data
 
 
 def share(a, b) -> float:
@@ -80,24 +108,25 @@ def share(a, b) -> float:
     return (a == b).double().mean().item()
 
 
-def describe(model, tokens, said, accuracy: float) -> str:
-    """What the wrong answers look like; the words before the colon tell mistakes apart."""
-    backwards, half = tokens.flip(1), LENGTH // 2
+def describe(model, tokens, logits, accuracy: float) -> Looks:
+    """What the wrong answers look like."""
+    said, backwards, half = logits.argmax(dim=-1), tokens.flip(1), LENGTH // 2
+    first, second = (share(said[:, k], backwards[:, k]) for k in (slice(half), slice(half, None)))
     looks = {
         "it says the sequence forwards": share(said, tokens),
         "it is one place late": share(said, backwards.roll(1, 1)),
         "it is one place early": share(said, backwards.roll(-1, 1)),
         "it is backwards in the alphabet, not in time": share(said, VOCAB - 1 - tokens),
         "it says the same token everywhere": share(said, said[:1, :1]),
-        "only the second half is right": share(said[:, half:], backwards[:, half:]),
-        "only the first half is right": share(said[:, :half], backwards[:, :half]),
+        "only the second half is right": second * (first < 0.5),
+        "only the first half is right": first * (second < 0.5),
     }
     name, fits = max(looks.items(), key=lambda item: item[1])
     order = torch.arange(LENGTH).roll(5)
     if fits > 0.9:
         words = name
-    elif share(model(tokens[:, order]).argmax(dim=-1), said[:, order]) > 0.95:
+    elif torch.allclose(model(tokens[:, order]), logits[:, order], rtol=1e-4, atol=1e-5):
         words = "it does not know the positions"
     else:
         words = "it does little more than guess" if accuracy < 0.2 else "it is not there yet"
-    return f"{words}: accuracy {accuracy:.2f}"
+    return Looks(f"{words}: accuracy {accuracy:.2f}")

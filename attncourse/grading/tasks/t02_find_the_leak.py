@@ -88,16 +88,12 @@ def moved_on(tail):
     return tail.neg() * 1.7 + 0.9
 
 
-def part_of(part):
-    return lambda moved: moved[part].abs()
-
-
-def in_part(part):
-    """A change of the samples and features that ``part`` selects."""
+def in_feature(k):
+    """A change of one feature only."""
 
     def change(tail):
         changed = tail.clone()
-        changed[part] = moved_on(tail[part])
+        changed[..., k] = moved_on(tail[..., k])
         return changed
 
     return change
@@ -187,17 +183,16 @@ def yes_or_no(model, x):
     return bool(probe(model, x))
 
 
-PARTS = {
-    "first sample": (0, ...),
-    "last sample": (-1, ...),
-    "first feature": (..., 0),
-    "last feature": (..., -1),
-}
-for name, part in PARTS.items():
-    for only in ({"seen": part_of(part)}, {"change": in_part(part)}):
-        MISTAKES.add(f"Only the {name} is changed or looked at; a leak can be in any other.")(
-            lambda model, x, only=only: smallest(probe(model, x, **only))
-        )
+for which, k in (("first", 0), ("last", -1)):
+    MISTAKES.add(f"Only the {which} sample is looked at, or changed; a leak can be in any other.")(
+        lambda model, x, k=k: smallest(probe(model, x, seen=lambda y: y[k].abs()))
+    )
+    MISTAKES.add(f"Only the {which} feature of the output is looked at.")(
+        lambda model, x, k=k: smallest(probe(model, x, seen=lambda y: y[..., k].abs()))
+    )
+    MISTAKES.add(f"Only the {which} feature of x is changed; a leak can read any other.")(
+        lambda model, x, k=k: smallest(probe(model, x, change=in_feature(k)))
+    )
 
 
 @MISTAKES.add(

@@ -1,112 +1,12 @@
 """Exercise 03.head_dim: a layer that rounds head_dim down and runs on the wrong tokens, repaired."""
 
 import warnings
-from functools import lru_cache
 
 import torch
 from torch import nn
 
-from attncourse import spec
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
-from attncourse.grading.observe import NotAttempted, Raised, is_stub
-
-REFUSED = [(10, 3), (512, 7), (7, 2), (8, 3), (6, 4), (4, 8), (9, 0), (12, -3), (12, -5)]
-BUILT = [(6, 1), (6, 2), (6, 3), (6, 6), (15, 5), (1, 1), (16, 8)]
-PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
-
-
-class AsFound(nn.Module):
-    """The layer of the statement: nothing stops a head_dim that was rounded down."""
-
-    def __init__(self, embed_dim, num_heads):
-        super().__init__()
-        self.embed_dim, self.num_heads = embed_dim, num_heads
-        self.head_dim = embed_dim // num_heads
-        for name in PROJECTIONS:
-            setattr(self, name, nn.Linear(embed_dim, embed_dim))
-
-    def forward(self, x):
-        batch = x.size(0)
-        q, k, v = (
-            p(x).view(batch, -1, self.num_heads, self.head_dim).transpose(1, 2)
-            for p in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        weights = torch.softmax(q @ k.transpose(2, 3) / self.head_dim**0.5, dim=-1)
-        out = (weights @ v).transpose(1, 2).contiguous().view(batch, -1, self.embed_dim)
-        return self.out_proj(out)
-
-
-def facts(layer, seed: int) -> dict:
-    """Which pairs the constructor refuses, and what the layers that it builds compute."""
-    if isinstance(layer, nn.Module):
-        return {NAMES[0]: "an instance"}
-    seen = [refusal(layer, *pair) for pair in REFUSED]
-    seen += [attends(layer, *pair, seed) for pair in BUILT]
-    return dict(zip(NAMES, (True, *seen), strict=True))
-
-
-NAMES = (
-    "it is a class",
-    *(f"embed_dim={e}, num_heads={h} is refused with a ValueError" for e, h in REFUSED),
-    *(f"embed_dim={e}, num_heads={h} is built and attends" for e, h in BUILT),
-)
-
-
-def refusal(layer, embed_dim: int, num_heads: int):
-    """True, or what happened instead of a ValueError in the constructor."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        try:
-            module = layer(embed_dim, num_heads)
-        except (Exception, SystemExit) as error:
-            kind = type(error).__name__
-            if isinstance(error, NotImplementedError):
-                if is_stub(error):
-                    raise NotAttempted from None
-                return f"raises {kind}; the statement asks for a ValueError"
-            return isinstance(error, ValueError) or f"{kind} in the constructor"
-    answer = "it is built, with a warning" if said else "it is built"
-    if embed_dim < 100:
-        answer += (
-            f", runs on {sum(_runs(module, n, embed_dim) for n in (5, embed_dim - 1))} of 2 inputs"
-        )
-    started = "_parameters" in getattr(module, "__dict__", {})
-    numbers = [p.numel() for p in module.parameters()] if started else []
-    return f"{answer} and learns {sum(numbers)} numbers"
-
-
-def _runs(module, n: int, embed_dim: int) -> bool:
-    try:
-        module(torch.zeros(1, n, embed_dim))
-    except Exception:
-        return False
-    return True
-
-
-@lru_cache(maxsize=256)
-def situation(embed_dim: int, num_heads: int, seed: int):
-    """Input, parameters and right output of a small layer."""
-    g = torch.Generator().manual_seed(seed)
-    x = torch.randn(2, 3, embed_dim, generator=g)
-    params = {}
-    for name in PROJECTIONS:
-        params[f"{name}.weight"] = torch.randn(embed_dim, embed_dim, generator=g) / embed_dim**0.5
-        params[f"{name}.bias"] = torch.randn(embed_dim, generator=g)
-    return x, params, spec.multi_head_attention(x, x, x, params, num_heads)[0]
-
-
-def attends(layer, embed_dim: int, num_heads: int, seed: int):
-    """True, or how the layer differs from multi-head attention."""
-    x, params, expected = situation(embed_dim, num_heads, seed)
-    try:
-        module = layer(embed_dim, num_heads)
-        module.load_state_dict(params, strict=False)
-        return torch.allclose(module(x), expected, rtol=1e-3, atol=1e-3) or "another output"
-    except (Exception, SystemExit) as error:
-        if isinstance(error, NotImplementedError) and is_stub(error):
-            raise NotAttempted from None
-        return Raised.by(error)
-
+from attncourse.grading.judges.head_dim import NAMES, AsFound, facts
 
 ACCEPTED = Accepted()
 
@@ -236,6 +136,12 @@ mistake("A head_dim of 1 is refused; it is small, but right.",
         refuse(lambda e, h: odd(e, h) or e == h))  # fmt: skip
 mistake("A single head is refused; it is the plain case.",
         refuse(lambda e, h: odd(e, h) or h == 1))  # fmt: skip
+mistake("16 heads of 32 numbers are refused, but 16 divides 32. The size does not matter.",
+        refuse(lambda e, h: odd(e, h) or h > 8))  # fmt: skip
+mistake("4 heads of 48 numbers are refused, but 4 divides 48. The size does not matter.",
+        refuse(lambda e, h: odd(e, h) or h == 4))  # fmt: skip
+mistake("Large layers are refused; only num_heads < 1 or a remainder is wrong, whatever the size.",
+        refuse(lambda e, h: odd(e, h) or e > 16))  # fmt: skip
 mistake("Only the two pairs of the example are refused; refuse every pair that does not divide.",
         refuse(lambda e, h: (e, h) in ((10, 3), (512, 7))))  # fmt: skip
 mistake("num_heads is lowered silently to a divisor; raise, so that the caller knows.",
@@ -270,6 +176,23 @@ class FloatHeadDim(Remainder):
     def __init__(self, embed_dim, num_heads):
         super().__init__(embed_dim, num_heads)
         self.head_dim = embed_dim / num_heads
+
+
+@MISTAKES.add("The parameters are frozen; leave requires_grad as it is.")
+class Frozen(Remainder):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.requires_grad_(False)
+
+
+@MISTAKES.add(
+    "The parameters start at 0, so queries and keys never learn; keep those of nn.Linear."
+)
+class Zeros(Remainder):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        for p in self.parameters():
+            nn.init.zeros_(p)
 
 
 @MISTAKES.add("The constructor returns without its layers; raise a ValueError instead.")

@@ -276,12 +276,6 @@ def ones(w, *axes):
     return torch.ones([1 if k in axes else n for k, n in enumerate(w.shape)])
 
 
-def keep_by_p(w):
-    return w * (torch.rand_like(w) < DROPOUT)
-
-
-SHARE = "Another share of the weights is dropped than self.dropout.p; use self.dropout."
-KEPT = "The weights are kept with probability p; p is the probability to drop."
 for says, drop in (
     ("Whole maps are dropped, as dropout2d does; drop each weight on its own.",
      lambda w: F.dropout2d(w, DROPOUT)),
@@ -295,10 +289,14 @@ for says, drop in (
      lambda w: w * F.dropout(ones(w, 3), DROPOUT)),
     ("Whole keys are dropped, for all queries; drop each weight on its own.",
      lambda w: w * F.dropout(ones(w, 2), DROPOUT)),
-    (KEPT, lambda w: keep_by_p(w) / (1 - DROPOUT)),
-    (KEPT, lambda w: keep_by_p(w) / DROPOUT),
-    (SHARE, lambda w: F.dropout(w, 0.1)),
-    (SHARE, lambda w: F.dropout(w, 0.5)),
+    ("Kept with probability p, and enlarged as if dropped with it; p is the probability to drop.",
+     lambda w: w * (torch.rand_like(w) < DROPOUT) / (1 - DROPOUT)),
+    ("The weights are kept with probability p; p is the probability to drop.",
+     lambda w: F.dropout(w, 1 - DROPOUT)),
+    ("Fewer weights are dropped than self.dropout.p says; use self.dropout.",
+     lambda w: F.dropout(w, 0.1)),
+    ("More weights are dropped than self.dropout.p says; use self.dropout.",
+     lambda w: F.dropout(w, 0.5)),
 ):  # fmt: skip
 
     @mistake(says)

@@ -1,5 +1,7 @@
 """Exercise 03.train_reversal: a trained model that says sequences backwards, judged on new ones."""
 
+import warnings
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -100,6 +102,13 @@ class Encoder(nn.Module):
         return self.logits(self.layer(self.token(tokens) + self.position.weight))
 
 
+def scripted(model):
+    """The model as torch.jit.script makes it; newer versions of torch warn about it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.jit.script(model)
+
+
 ANTI_DIAGONAL = torch.eye(LENGTH).flip(1)
 
 ACCEPTED = Accepted(
@@ -108,6 +117,7 @@ ACCEPTED = Accepted(
     transformer_encoder_layer=Encoder(),
     own_attention_with_probabilities=OwnAttention(),
     double_precision=Torch().double(),
+    compiled_by_script=scripted(OwnAttention()),
     a_matrix_over_positions=MovePositions(ANTI_DIAGONAL),
 )
 
@@ -153,9 +163,15 @@ def unsure(logits):
     return torch.where(wrong[..., None], logits.roll(1, -1), logits)
 
 
-class FlipByHand(nn.Module):
+class InAPlainList(nn.Module):
+    """The parameters are there, but no one who asks the model for them finds them."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = [MovePositions(ANTI_DIAGONAL)]
+
     def forward(self, tokens):
-        return one_hot(tokens.flip(1))
+        return self.hidden[0](tokens)
 
 
 class FlipScaled(nn.Module):
@@ -216,7 +232,8 @@ for says, answer in (
      Change(before=fixed_batch)),
     ("The model has more than 20,000 parameters. Attention needs few: share them over positions.",
      Flattened()),
-    ("The answer is written into forward, and no parameter learned anything.", FlipByHand()),
+    ("The answer is written into forward, or it sits where model.parameters() does not see it, "
+     "such as in a plain list.", InAPlainList()),
     ("The answer is written into forward; a parameter only scales it.", FlipScaled()),
     ("Some logits are not finite; the training has diverged.",
      Change(lambda x: x.masked_fill(x == 0, float("-inf")))),
