@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes, Number
+from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes, Number
 from attncourse.grading.observe import Case
 
 
@@ -151,3 +151,14 @@ def test_answers_that_defend_themselves_only_fail():
     for answer in (lambda x: Hostile(), lambda x: x.to_sparse(), lambda x: x.to("meta")):
         assert exercise.grade(answer).status == "failed"
     assert tiny(Number(lambda: 2.0)).grade(Hostile()).status == "failed"
+
+
+def test_a_mistake_is_named_even_where_the_answer_also_raises():
+    table = torch.arange(6.0).view(2, 3)
+    cases = [Case("as stored", (table,)), Case("turned", (table.T,))]
+    mistakes = [Mistake("The axes are not swapped.", lambda x: x.reshape(x.size(1), x.size(0)))]
+    exercise = tiny(Calls(lambda x: x.T, lambda seed: cases), mistakes=mistakes)
+    verdict = exercise.grade(lambda x: x.view(x.size(1), x.size(0)))  # a turned table has no view
+    assert "raised RuntimeError" in verdict.findings[1]
+    assert verdict.diagnosis == "The axes are not swapped."
+    assert exercise.grade(lambda x: x.no_such_method()).diagnosis == ""

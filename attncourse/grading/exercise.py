@@ -201,11 +201,20 @@ class Exercise:
         return Verdict(self.name, "failed", 0, self.points, findings, self._diagnose(seen, seed))
 
     def _diagnose(self, seen: Observations, seed: int) -> str:
+        """The sentence of the mistake that shows the same; failing that, the same where it ran."""
+        shown = []
         for mistake in self.mistakes:
             with clean_slate():
-                shown = self.judge.observe(mistake.answer, seed)
-            if not differences(shown, seen):
+                shown.append((self.judge.observe(mistake.answer, seed), mistake.says))
+            if not differences(shown[-1][0], seen):
                 return mistake.says
+        ran = {what: x for what, x in seen.items() if not isinstance(x, Raised)}
+        right = _expected(self.judge, seed)
+        if len(ran) == len(seen) or not any(difference(right[what], ran[what]) for what in ran):
+            return ""
+        for other, says in shown:
+            if ran.keys() <= other.keys() and not any(difference(other[k], ran[k]) for k in ran):
+                return says
         return ""
 
 
