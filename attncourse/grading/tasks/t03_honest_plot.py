@@ -271,9 +271,9 @@ def filled_with_a_number(self, x, mask):
     return self.mix(weights, x), weights
 
 
-def ones(w, *axes):
-    """Ones in the shape of w, with the named axes of length 1."""
-    return torch.ones([1 if k in axes else n for k, n in enumerate(w.shape)])
+def ones(w, axis):
+    """Ones in the shape of w, with this axis of length 1."""
+    return torch.ones_like(w).narrow(axis, 0, 1)
 
 
 for says, drop in (
@@ -283,8 +283,6 @@ for says, drop in (
      lambda w: w * F.dropout(ones(w, 1), DROPOUT)),
     ("All samples lose the same weights; drop in each sample on its own.",
      lambda w: w * F.dropout(ones(w, 0), DROPOUT)),
-    ("All samples and heads lose the same weights; drop each weight on its own.",
-     lambda w: w * F.dropout(ones(w, 0, 1), DROPOUT)),
     ("Whole rows are dropped, all keys of a query; drop each weight on its own.",
      lambda w: w * F.dropout(ones(w, 3), DROPOUT)),
     ("Whole keys are dropped, for all queries; drop each weight on its own.",
