@@ -22,6 +22,7 @@ help:
 	@echo "make exercises          write the student notebooks from their masters"
 	@echo "make new NAME=dilated   stubs for a new variant, from equation to exercise"
 	@echo "make bench              measure the figures that the book shows"
+	@echo "make repository URL=... point the notebooks at your fork"
 
 setup: $(READY)
 
