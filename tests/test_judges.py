@@ -162,3 +162,13 @@ def test_a_mistake_is_named_even_where_the_answer_also_raises():
     assert "raised RuntimeError" in verdict.findings[1]
     assert verdict.diagnosis == "The axes are not swapped."
     assert exercise.grade(lambda x: x.no_such_method()).diagnosis == ""
+
+
+def test_an_answer_without_gradients_that_also_raises_only_fails():
+    cases = [Case("small", (torch.ones(2),)), Case("large", (torch.ones(3),))]
+    exercise = tiny(
+        Calls(lambda x: 2 * x, lambda seed: cases), mistakes=[Mistake("no", lambda x: 3 * x)]
+    )
+    verdict = exercise.grade(lambda x: 2 * x.detach() if len(x) == 2 else x.no_such_method())
+    assert verdict.status == "failed"
+    assert verdict.diagnosis == ""

@@ -210,7 +210,8 @@ class Exercise:
                 return mistake.says
         ran = {what: x for what, x in seen.items() if not isinstance(x, Raised)}
         right = _expected(self.judge, seed)
-        if len(ran) == len(seen) or not any(difference(right[what], ran[what]) for what in ran):
+        wrong = [what for what in ran if what not in right or difference(right[what], ran[what])]
+        if len(ran) == len(seen) or not wrong:
             return ""
         for other, says in shown:
             if ran.keys() <= other.keys() and not any(difference(other[k], ran[k]) for k in ran):
