@@ -15,6 +15,7 @@ from attncourse.heads import (
 )
 from attncourse.models import AttentionOnly, Translator
 from attncourse.steps import attention, scaled_dot_product_attention
+from attncourse.variants.flash import flash_attention
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ __all__ = [
     "Translator",
     "attention",
     "cost",
+    "flash_attention",
     "masks",
     "merge_heads",
     "models",

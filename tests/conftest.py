@@ -1,7 +1,11 @@
 """Set-up of all tests: one thread, no lucky memory, shapes checked while the package runs."""
 
 import json
+import os
 from pathlib import Path
+
+# Before anything imports Triton: its kernels then run on the CPU, in an interpreter.
+os.environ["TRITON_INTERPRET"] = "1"
 
 import pytest
 import torch

@@ -1,0 +1,136 @@
+"""FlashAttention as a ladder: each rung computes the same as the one below, in an order that moves fewer bytes.
+
+`online` is the softmax in one pass, `tiled` the whole algorithm in PyTorch, `kernels` the same in Triton,
+`hopper` its forward pass for one generation of cards, `ring` the same over several processes.
+"""
+
+import importlib
+import math
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from attncourse.steps import check_mask
+from attncourse.variants.flash.backends import MODULES, choose
+
+
+class Aux(NamedTuple):
+    """What `flash_attention` says beside its output.
+
+    Args:
+        lse: (b, h, n), the log of the sum of exp(score) of each row; minus infinity where nothing is visible.
+        backend: "tiled", "triton" or "hopper", whichever computed it.
+    """
+
+    lse: Tensor
+    backend: str
+
+
+def flash_attention(
+    query: Float[Tensor, "b h n d"],
+    key: Float[Tensor, "b g m d"],
+    value: Float[Tensor, "b g m e"],
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    offset: int = 0,
+    backend: str | None = None,
+    return_aux: bool = False,
+) -> Float[Tensor, "b h n e"] | tuple[Float[Tensor, "b h n e"], Aux]:
+    """Exact attention that never stores the n m weights, forward or backward.
+
+        output = softmax(scale query key^T) value
+
+    Args:
+        query, key, value: any lengths; values may have another width.
+        attn_mask: bool, ``True`` = may attend, two axes or four. Only the backend "tiled" takes one.
+        is_causal: query i reads keys 0..i + offset. With ``attn_mask`` both apply.
+        scale: factor on the dot products; ``None`` means 1 / sqrt(head_dim).
+        enable_gqa: key and value may have fewer heads; query head h reads head h // (h / g).
+        offset: position of query 0 among the keys: 0 is torch's ``is_causal`` (top-left), m - n aligns
+            the ends (bottom-right). It acts with ``is_causal`` only.
+        backend: "tiled", "triton" or "hopper"; ``None`` takes the best that this machine and these inputs allow.
+        return_aux: return (output, `Aux`) as well: the log-sum-exp, differentiable, and the backend.
+
+    Returns: the output; 0, with zero gradient, for a query that may read nothing.
+
+    Raises:
+        TypeError: a mask that is not bool. ValueError: shapes that do not fit, or an unknown backend.
+        RuntimeError: the named backend cannot run here; the message says what it lacks.
+
+    Cost: 2 n m (d + e) FLOPs per head, half if causal; the gradients take 2.5 times as much ("tiled") or
+        3.5 times ("triton"). Memory grows with n + m.
+    Reduces to: ``torch.nn.functional.scaled_dot_product_attention``, to rounding.
+    Source: dao2022; dao2023.
+    """
+    check_inputs(query, key, value, attn_mask, enable_gqa)
+    chosen = choose(backend, query, value, attn_mask)
+    scale = 1 / math.sqrt(query.size(-1)) if scale is None else scale
+    if scale <= 0:  # the kernels rely on a positive scale
+        query, scale = query * scale, 1.0
+    rule = (scale, is_causal, offset) + (() if attn_mask is None else (attn_mask,))
+    module = importlib.import_module(f"attncourse.variants.flash.{MODULES[chosen]}")
+    output, lse = Flash.apply(query, key, value, module, rule)
+    return (output, Aux(lse, chosen)) if return_aux else output
+
+
+class Flash(torch.autograd.Function):
+    """Joins a backend's `forward` and `backward`: what autograd would store is n m numbers, this is n."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, module: ModuleType, rule: tuple):
+        """Keep inputs, output and one number a row."""
+        output, lse = module.forward(query, key, value, *rule)
+        ctx.save_for_backward(query, key, value, output, lse)
+        ctx.module, ctx.rule = module, rule
+        return output, lse
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output, grad_lse):
+        """Gradients of query, key and value."""
+        gradients = ctx.module.backward(grad_output, grad_lse, *ctx.saved_tensors, *ctx.rule)
+        return *gradients, None, None
+
+
+def check_inputs(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, enable_gqa: bool
+) -> None:
+    """Refuse what no backend can compute, before any of them starts."""
+    shapes = f"got query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+    if not query.dim() == key.dim() == value.dim() == 4:
+        raise ValueError(f"query, key and value must be (batch, heads, seq, head_dim); {shapes}")
+    if query.size(-1) != key.size(-1):
+        raise ValueError(f"query and key must have the same head_dim (last axis); {shapes}")
+    if not (query.size(0) == key.size(0) and key.shape[:3] == value.shape[:3]):
+        raise ValueError(f"batch, and key heads and length of key and value, must agree; {shapes}")
+    if not enable_gqa and query.size(1) != key.size(1):
+        raise ValueError(
+            f"query and key must have as many heads; {shapes}. For fewer key heads set enable_gqa=True"
+        )
+    if query.size(1) % max(key.size(1), 1):
+        raise ValueError(f"query heads must be a multiple of key heads; {shapes}")
+    if not (query.dtype == key.dtype == value.dtype and query.is_floating_point()):
+        raise TypeError(
+            f"query, key and value must have one float dtype; got {query.dtype}, {key.dtype}, "
+            f"{value.dtype}. Convert them with .to(query.dtype)"
+        )
+    if attn_mask is None:
+        return
+    check_mask(attn_mask, axes=4)
+    if attn_mask.dtype != torch.bool:
+        raise TypeError(
+            f"attn_mask must be bool (True = may attend); got {attn_mask.dtype}. A mask that is added "
+            f"to the scores works in attncourse.scaled_dot_product_attention"
+        )
+    needed = (*query.shape[:3], key.size(2))[-attn_mask.dim() :]
+    if any(size not in (1, full) for size, full in zip(attn_mask.shape, needed, strict=True)):
+        raise ValueError(
+            f"attn_mask must have the axes {needed}, or 1 in some of them; got {tuple(attn_mask.shape)}"
+        )
