@@ -99,8 +99,8 @@ def forward_kernel(
             total = rescale * total + tl.sum(p, 1)
             mixed = tl.dot(p.to(v.dtype), v, rescale[:, None] * mixed, input_precision=PRECISION)
             maximum = new_maximum
-    output = mixed / tl.where(total == 0.0, 1.0, total)[:, None]
-    store_rows(Out + head * n * E, output, rows, n, E)
+    total = tl.where(total == 0.0, 1.0, total)  # nothing seen: output 0 / 1, lse -inf + log2(1)
+    store_rows(Out + head * n * E, mixed / total[:, None], rows, n, E)
     tl.store(Lse + head * n + rows, (maximum + tl.log2(total)) / LOG2E, mask=rows < n)
 
 
@@ -138,9 +138,11 @@ def query_kernel(
             columns = start + tl.arange(0, BLOCK_N)
             k = load_rows(K, columns, m, D, MASKED)
             v = load_rows(V, columns, m, E, MASKED)
-            p = tl.exp2(tl.dot(q, k.T, input_precision=PRECISION) * scale - lse[:, None])
+            scores = tl.dot(q, k.T, input_precision=PRECISION)
             if MASKED:
-                p = tl.where(is_visible(rows, columns, n, m, offset, CAUSAL), p, 0.0)
+                visible = is_visible(rows, columns, n, m, offset, CAUSAL)
+                scores = tl.where(visible, scores, MINUS_INFINITY)
+            p = tl.exp2(scores * scale - lse[:, None])
             dp = tl.dot(do, v.T, input_precision=PRECISION)
             ds = p * (dp - delta[:, None])
             dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)
@@ -180,9 +182,11 @@ def key_value_kernel(
                 lse = load_lse(Lse + head * n, rows, n)
                 delta = tl.load(Delta + head * n + rows, mask=rows < n, other=0.0)
                 # Transposed, so that p^T and ds^T are ready for the products that follow.
-                p = tl.exp2(tl.dot(k, q.T, input_precision=PRECISION) * scale - lse[None, :])
+                scores = tl.dot(k, q.T, input_precision=PRECISION)
                 if MASKED:
-                    p = tl.where(columns[:, None] <= rows[None, :] + offset, p, 0.0)
+                    visible = columns[:, None] <= rows[None, :] + offset
+                    scores = tl.where(visible, scores, MINUS_INFINITY)
+                p = tl.exp2(scores * scale - lse[None, :])
                 dv = tl.dot(p.to(do.dtype), do, dv, input_precision=PRECISION)
                 dp = tl.dot(v, do.T, input_precision=PRECISION)
                 ds = p * (dp - delta[None, :])
@@ -200,21 +204,32 @@ class Tile(NamedTuple):
     stages: int
 
 
-# The widest head that an entry serves: tiles of forward, of the queries' gradient, of the keys' and values'.
+# By generation of the card and widest head: tiles of `forward_kernel`, of `query_kernel`, and of
+# `key_value_kernel` in full and causal. Ampere's fit into the 99 KB that its smaller cards have.
 TILES = {
-    64: (Tile(128, 64, 4, 3), Tile(128, 64, 8, 2), Tile(64, 128, 8, 2)),
-    128: (Tile(128, 64, 8, 2), Tile(128, 64, 8, 2), Tile(64, 128, 8, 2)),
-    256: (Tile(64, 32, 8, 2), Tile(64, 32, 8, 2), Tile(32, 64, 8, 2)),
+    "ampere": {
+        64: (Tile(128, 64, 8, 2), Tile(128, 64, 8, 2), Tile(32, 128, 8, 2), Tile(32, 128, 8, 2)),
+        128: (Tile(128, 32, 8, 2), Tile(128, 32, 8, 2), Tile(64, 64, 8, 2), Tile(64, 64, 8, 2)),
+        256: (Tile(64, 32, 8, 2), Tile(32, 32, 8, 2), Tile(32, 32, 8, 2), Tile(32, 32, 8, 2)),
+    },
+    "hopper": {
+        64: (Tile(128, 64, 4, 3), Tile(128, 128, 8, 2), Tile(64, 128, 8, 2), Tile(64, 128, 8, 2)),
+        128: (Tile(128, 128, 8, 2), Tile(128, 64, 8, 2), Tile(64, 128, 8, 2), Tile(32, 128, 8, 2)),
+        256: (Tile(128, 32, 8, 2), Tile(64, 32, 8, 2), Tile(32, 64, 8, 2), Tile(32, 32, 8, 2)),
+    },
 }
 
 
-def tile_for(kernel: int, query: Tensor, value: Tensor) -> Tile:
-    """The entry of `TILES` for these widths; numbers of four bytes get tiles of half the rows and columns."""
+def tiles_for(query: Tensor, value: Tensor, is_causal: bool) -> tuple[Tile, Tile, Tile]:
+    """The tiles of the three kernels. Numbers of four bytes get half as many rows and columns."""
+    is_hopper = query.is_cuda and torch.cuda.get_device_capability(query.device) == (9, 0)
+    table = TILES["hopper" if is_hopper else "ampere"]
     width = max(query.size(-1), value.size(-1))
-    tile = TILES[min(w for w in TILES if w >= width)][kernel]
+    forward, query_tile, full, causal = table[min(x for x in table if x >= width)]
+    tiles = (forward, query_tile, causal if is_causal else full)
     if query.element_size() == 4:
-        tile = tile._replace(rows=tile.rows // 2, columns=tile.columns // 2)
-    return tile
+        tiles = tuple(t._replace(rows=t.rows // 2, columns=t.columns // 2) for t in tiles)
+    return tiles
 
 
 def forward(
@@ -242,7 +257,7 @@ def forward(
     (b, h, n, d), (g, m, e) = query.shape, value.shape[1:]
     output = query.new_empty(b, h, n, e)
     lse = query.new_empty(b, h, n, dtype=torch.float32)
-    tile = tile or tile_for(0, query, value)
+    tile = tile or tiles_for(query, value, is_causal)[0]
     with torch.cuda.device_of(query):
         forward_kernel[(triton.cdiv(n, tile.rows) * b * h,)](
             query, key, value, output, lse, n, m, h // g, offset, scale * LOG2E.value,
@@ -277,7 +292,7 @@ def backward(
     (b, h, n, d), (g, m, e) = query.shape, value.shape[1:]
     dq, dk, dv = (torch.empty_like(x) for x in (query, key, value))
     delta = torch.empty_like(lse)
-    rows, columns = tiles or (tile_for(1, query, value), tile_for(2, query, value))
+    rows, columns = tiles or tiles_for(query, value, is_causal)[1:]
     sizes = (n, m, h // g, offset, scale * LOG2E.value)
     fixed = {"D": d, "E": e, "CAUSAL": is_causal, "PRECISION": precision()}
     with torch.cuda.device_of(query):

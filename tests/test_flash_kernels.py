@@ -1,0 +1,225 @@
+"""The Triton kernels, interpreted on the CPU, against the five steps in float64; and wrong versions of them."""
+
+import importlib.util
+import math
+import os
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from attncourse import spec
+from attncourse.steps import attention
+
+if not importlib.util.find_spec("triton") and os.environ.get("CI") != "true":
+    pytest.skip("Triton is not installed", allow_module_level=True)
+
+from attncourse.variants.flash import hopper, kernels
+from attncourse.variants.flash.kernels import Tile
+
+FLASH = Path(kernels.__file__).parent
+
+
+class Shape(NamedTuple):
+    """Sizes as in `cases.Sizes`; the rule; and the tile, small enough that every loop has many turns."""
+
+    b: int
+    h: int
+    g: int
+    n: int
+    m: int
+    d: int
+    e: int
+    is_causal: bool = False
+    offset: int = 0
+    scale: float | None = None
+
+
+SHAPES = {
+    "whole tiles": Shape(1, 2, 2, 64, 128, 32, 32),
+    "ragged, unequal, wider values": Shape(2, 3, 3, 37, 83, 16, 24),
+    "causal, whole tiles": Shape(1, 2, 2, 96, 96, 16, 16, True),
+    "causal, ragged, grouped": Shape(2, 6, 2, 71, 53, 24, 40, True),
+    "causal, more keys than queries": Shape(1, 2, 1, 35, 97, 16, 16, True),
+    "causal, the ends aligned": Shape(1, 4, 2, 35, 84, 16, 16, True, 49),
+    "causal, empty rows": Shape(1, 2, 1, 97, 35, 16, 16, True, -62),
+    "everything hidden": Shape(1, 1, 1, 7, 5, 16, 16, True, -50),
+    "single token": Shape(1, 1, 1, 1, 1, 16, 16, True),
+    "one query, many keys": Shape(1, 4, 1, 1, 200, 32, 32),
+    "no keys": Shape(1, 2, 2, 3, 0, 16, 16),
+    "no queries": Shape(1, 2, 2, 0, 5, 16, 16),
+    "large scale": Shape(1, 2, 2, 40, 60, 16, 16, True, 0, 30.0),
+    "widest head": Shape(1, 1, 1, 33, 33, 256, 256, True),
+}
+SMALL = Tile(32, 16, 4, 2)  # rows and columns differ, so that confusing them shows
+TALL = Tile(16, 32, 4, 2)
+DTYPES = (torch.float32, torch.float16)
+
+
+def draw(shape: Shape, dtype: torch.dtype):
+    """Query, key, value, and gradients to send back through output and log-sum-exp."""
+    b, h, g, n, m, d, e = shape[:7]
+    generator = torch.Generator().manual_seed(0)
+    sizes = ((b, h, n, d), (b, g, m, d), (b, g, m, e), (b, h, n, e), (b, h, n))
+    *tensors, dlse = (torch.randn(size, generator=generator) for size in sizes)
+    return *(x.to(dtype) for x in tensors), dlse
+
+
+def explicit(shape: Shape, dtype, query, key, value, grad_output, grad_lse):
+    """Output, log-sum-exp and gradients by way of the weights, computed in ``dtype``."""
+    q, k, v = (x.to(dtype).requires_grad_() for x in (query, key, value))
+    scale = shape.scale or 1 / math.sqrt(shape.d)
+    repeated_k, repeated_v = (x.repeat_interleave(shape.h // shape.g, 1) for x in (k, v))
+    visible = torch.ones(shape.n, shape.m, dtype=torch.bool)
+    if shape.is_causal and shape.n and shape.m:
+        visible = spec.causal(shape.n, shape.m, shape.offset)
+    output, _ = attention(q, repeated_k, repeated_v, attn_mask=visible, scale=scale)
+    scores = (q @ repeated_k.mT * scale).masked_fill(~visible, -math.inf)
+    lse = scores.logsumexp(-1)
+    seen = visible.any(-1).expand(lse.shape)
+    total = (output * grad_output.to(dtype)).sum() + (lse * grad_lse.to(dtype))[seen].sum()
+    return output, lse, *torch.autograd.grad(total, (q, k, v))
+
+
+def ours(module, shape: Shape, query, key, value, grad_output, grad_lse):
+    """The same from a module of kernels."""
+    rule = (shape.scale or 1 / math.sqrt(shape.d), shape.is_causal, shape.offset)
+    output, lse = module.forward(query, key, value, *rule, tile=SMALL)
+    gradients = module.backward(
+        grad_output, grad_lse, query, key, value, output, lse, *rule, tiles=(SMALL, TALL)
+    )
+    return output, lse, *gradients
+
+
+def agrees(results, shape: Shape, inputs) -> None:
+    """No further from float64 than twice what PyTorch is in the same dtype, and a few roundings.
+
+    The weights are computed again from lse, so a rounding of lse is an error of all weights.
+    """
+    dtype = inputs[0].dtype
+    exact = explicit(shape, torch.float64, *inputs)
+    torchs = explicit(shape, dtype, *inputs)
+    largest = max([1.0, *exact[1].nan_to_num(neginf=0.0).abs().flatten().tolist()])
+    names = ("output", "lse", "dq", "dk", "dv")
+    for name, mine, theirs, right in zip(names, results, torchs, exact, strict=True):
+        assert mine.dtype == (torch.float32 if name == "lse" else dtype)
+        assert mine.shape == right.shape
+        finite = right.isfinite()
+        assert mine[~finite].equal(right[~finite].to(mine.dtype)), name
+        if finite.any():
+            error, usual = ((x.double() - right)[finite].abs().max() for x in (mine, theirs))
+            magnitude = right[finite].abs().max().clamp(1)
+            roundings = 4 * torch.finfo(torch.float32).eps * largest * magnitude
+            assert error <= 2 * usual + roundings, f"{name}: {error:.1e}, PyTorch's {usual:.1e}"
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", SHAPES)
+def test_kernels_agree_with_the_five_steps(name, dtype):
+    inputs = draw(SHAPES[name], dtype)
+    agrees(ours(kernels, SHAPES[name], *inputs), SHAPES[name], inputs)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_hopper_kernel_agrees_with_the_five_steps(name):
+    inputs = draw(SHAPES[name], torch.float16)
+    agrees(ours(hopper, SHAPES[name], *inputs), SHAPES[name], inputs)
+
+
+@pytest.mark.parametrize("name", ["causal, ragged, grouped", "causal, empty rows"])
+def test_the_sizes_of_the_tables_agree_too(name):
+    shape = SHAPES[name]
+    inputs = draw(shape, torch.float32)
+    rule = (1 / math.sqrt(shape.d), shape.is_causal, shape.offset)
+    output, lse = kernels.forward(*inputs[:3], *rule)
+    gradients = kernels.backward(*inputs[3:], *inputs[:3], output, lse, *rule)
+    agrees((output, lse, *gradients), shape, inputs)
+
+
+def test_inputs_need_not_be_contiguous():
+    shape = SHAPES["ragged, unequal, wider values"]
+    query, key, value, *_ = draw(shape, torch.float32)
+    views = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (query, key, value)]
+    assert not views[0].is_contiguous()
+    expected, _ = kernels.forward(query, key, value, 0.25)
+    torch.testing.assert_close(kernels.forward(*views, 0.25)[0], expected, rtol=0, atol=0)
+
+
+def test_tiles_for_every_width_and_dtype():
+    for width in (16, 64, 65, 128, 200, 256):
+        for dtype in (torch.float16, torch.float32):
+            x = torch.empty(1, 1, 1, width, dtype=dtype)
+            for is_causal in (False, True):
+                for tile in kernels.tiles_for(x, x, is_causal):
+                    assert min(tile.rows, tile.columns) >= 16, "tl.dot needs 16 of each"
+
+
+# Of the kernels: what stands there, and what a slip makes of it.
+MUTANTS = [
+    ("columns[None, :] <= rows[:, None] + offset", "columns[None, :] < rows[:, None] + offset"),
+    ("columns[None, :] <= rows[:, None] + offset", "columns[None, :] <= rows[:, None] - offset"),
+    ("(columns[None, :] < m)", "(columns[None, :] <= m)"),
+    ("rescale[:, None] * mixed", "mixed"),
+    ("total = rescale * total", "total = total"),
+    ("shift = tl.where(new_maximum == MINUS_INFINITY, 0.0, new_maximum)", "shift = new_maximum"),
+    ("total = tl.where(total == 0.0, 1.0, total)", "total = total * 1.0"),
+    ("tl.max(scores, 1) * scale", "tl.max(scores, 1)"),
+    ("(maximum + tl.log2(total)) / LOG2E", "maximum + tl.log2(total)"),
+    ("delta -= tl.load(DLse", "delta += tl.load(DLse"),
+    ("ds = p * (dp - delta[:, None])", "ds = p * dp"),
+    ("ds = p * (dp - delta[None, :])", "ds = p * dp"),
+    ("dq * (scale / LOG2E)", "dq * scale"),
+    ("dk * (scale / LOG2E)", "dk * scale"),
+    (
+        "first - offset, 0) // BLOCK_M * BLOCK_M",
+        "first + BLOCK_N - offset, 0) // BLOCK_M * BLOCK_M",
+    ),
+    ("tl.maximum(first + BLOCK_N - 1 - offset, 0)", "tl.maximum(first - offset, 0)"),
+    ("columns[:, None] <= rows[None, :] + offset", "columns[:, None] <= rows[None, :]"),
+    ("for member in tl.range(0, group):", "for member in tl.range(0, 1):"),
+    ("head = key_head * group + member", "head = key_head * group"),
+    ("mask=rows < n, other=0.0) * LOG2E", "mask=rows < n, other=0.0)"),
+    ("return tl.where(lse == MINUS_INFINITY, 0.0, lse)", "return lse"),
+    ("last + offset + 1), 0)", "last + offset), 0)"),
+    ("+ tl.sum(p, 1)", "+ tl.max(p, 1)"),
+]
+SHOWN_BY = (
+    "causal, ragged, grouped",
+    "causal, the ends aligned",
+    "causal, empty rows",
+    "large scale",
+)
+
+
+def load(source: str, path: Path):
+    """A module of its own from this source; Triton reads it back from the file."""
+    path.write_text(source, encoding="utf-8")
+    module_spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
+    return module
+
+
+def killed(module) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a wrong kernel may divide by 0
+        for name in SHOWN_BY:
+            inputs = draw(SHAPES[name], torch.float32)
+            try:
+                agrees(ours(module, SHAPES[name], *inputs), SHAPES[name], inputs)
+            except AssertionError:
+                return True
+    return False
+
+
+def test_the_kernels_themselves_survive(tmp_path):
+    assert not killed(load((FLASH / "kernels.py").read_text("utf-8"), tmp_path / "copy.py"))
+
+
+@pytest.mark.parametrize(("old", "new"), MUTANTS)
+def test_wrong_kernel_is_killed(old, new, tmp_path):
+    source = (FLASH / "kernels.py").read_text("utf-8")
+    assert source.count(old) == 1, f"kernels.py holds {source.count(old)} times: {old}"
+    assert killed(load(source.replace(old, new), tmp_path / "mutant.py"))
