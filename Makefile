@@ -24,6 +24,10 @@ help:
 	@echo "make bench              measure the figures that the book shows"
 	@echo "make repository URL=... point the notebooks at your fork"
 
+# The kernels' tests were written for this version: its interpreter, and its compiler's output.
+TRITON := triton==3.7.1
+KERNELS := $(VENV)/.kernels
+
 setup: $(READY)
 
 $(READY): requirements.txt pyproject.toml
@@ -33,11 +37,16 @@ $(READY): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $(READY)
 
+# Triton is 700 MB and exists for Linux only; elsewhere the tests of the kernels are left out.
+$(KERNELS): $(READY)
+	if [ "$$(uname)" = Linux ]; then $(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TRITON)"; fi
+	touch $(KERNELS)
+
 book: $(READY)
 	$(BIN)/jupyter-book build . --all -W -n --keep-going -q
 	@echo "Open file://$(CURDIR)/_build/html/index.html"
 
-test: lint book
+test: lint book $(KERNELS)
 	$(BIN)/python -m pytest tests $(CHAPTERS) $(MASTERS) --nbval -n 2 --dist loadfile
 
 check:
@@ -62,6 +71,7 @@ new: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/heads.py
+	$(BIN)/python benchmarks/flash.py
 	$(BIN)/python benchmarks/budgets.py
 
 clean:

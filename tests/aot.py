@@ -15,6 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from attncourse.variants.flash import hopper, kernels
+from attncourse.variants.flash.tiles import TILES
 
 CAPABILITY = {"ampere": 80, "hopper": 90}
 INSTRUCTIONS = {
@@ -81,7 +82,7 @@ def all_facts():
     """Every entry of the tables of tiles: full and causal, whole blocks of rows and ragged ones."""
     table = [
         (generation, kernel, width, tile, is_causal)
-        for generation, entries in kernels.TILES.items()
+        for generation, entries in TILES.items()
         for width, (forward, query, full, causal) in entries.items()
         for is_causal in (False, True)
         for kernel, tile in (

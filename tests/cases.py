@@ -36,10 +36,10 @@ class Variant:
     Args:
         inputs: what ``run``, ``stored``, ``spec`` and the oracles are given.
         run: the output, by the way that users take.
-        stored: output and weights, of one computation.
         spec: output and weights, by loops.
         remake: the output from weights and inputs.
         limit: two tensors that must be equal: this variant at its limit, and something simpler.
+        stored: output and weights, of one computation; ``None`` where the weights never exist.
         masked: ``stored`` with a given attn_mask before the inputs.
         dropped: ``stored`` with dropout of one half.
         layer: the module, if it is one; its parameters count as inputs for gradients.
@@ -48,10 +48,10 @@ class Variant:
 
     inputs: tuple[Tensor, ...]
     run: Callable[..., Tensor]
-    stored: Callable[..., tuple[Tensor, Tensor]]
     spec: Callable[..., tuple[Tensor, Tensor]]
     remake: Callable[..., Tensor]
     limit: Callable[[], tuple[Tensor, Tensor]]
+    stored: Callable[..., tuple[Tensor, Tensor]] | None = None
     masked: Callable[..., tuple[Tensor, Tensor]] | None = None
     dropped: Callable[..., tuple[Tensor, Tensor]] | None = None
     torch: Callable[..., Tensor] | None = None

@@ -6,7 +6,16 @@ from types import ModuleType, SimpleNamespace
 from unittest import mock
 
 SOURCE = Path(__file__).parents[1] / "attncourse"
-MODULES = ("steps", "masks", "scores", "cost", "heads")  # in the order of their imports
+MODULES = {  # in the order of their imports
+    "steps": "steps",
+    "masks": "masks",
+    "scores": "scores",
+    "cost": "cost",
+    "heads": "heads",
+    "online": "variants.flash.online",
+    "tiled": "variants.flash.tiled",
+    "flash": "variants.flash",
+}
 
 
 def build(module: str = "", old: str = "", new: str = "") -> SimpleNamespace:
@@ -15,13 +24,16 @@ def build(module: str = "", old: str = "", new: str = "") -> SimpleNamespace:
     No run-time check of shapes is attached to this copy, so it shows the errors that users see.
     """
     built = {}
-    for name in MODULES:
-        source = (SOURCE / f"{name}.py").read_text(encoding="utf-8")
-        if name == module:
-            assert source.count(old) == 1, f"{name}.py holds {source.count(old)} times: {old}"
+    for short, name in MODULES.items():
+        path = SOURCE.joinpath(*name.split("."))
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        source = path.read_text(encoding="utf-8")
+        if short == module:
+            assert source.count(old) == 1, f"{path.name} holds {source.count(old)} times: {old}"
             source = source.replace(old, new)
         copy = ModuleType(f"attncourse.{name}")
-        with mock.patch.dict(sys.modules, {f"attncourse.{k}": v for k, v in built.items()}):
-            exec(compile(source, SOURCE / f"{name}.py", "exec"), copy.__dict__)
-        built[name] = copy
+        copies = {f"attncourse.{MODULES[k]}": v for k, v in built.items()}
+        with mock.patch.dict(sys.modules, copies):
+            exec(compile(source, path, "exec"), copy.__dict__)
+        built[short] = copy
     return SimpleNamespace(**built)

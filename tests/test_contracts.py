@@ -2,6 +2,7 @@
 
 import inspect
 
+import cases_flash  # noqa: F401  (registers FlashAttention)
 import cases_layers  # noqa: F401  (registers the layers)
 import pytest
 from cases import VARIANTS
@@ -28,7 +29,7 @@ def test_every_public_function_and_layer_is_a_variant():
         if inspect.isclass(x) and x.__module__ == heads.__name__
     }
     tested = {name.split(",")[0] for name in VARIANTS}
-    assert layers | {"attention", "scaled_dot_product_attention"} == tested
+    assert layers | {"attention", "scaled_dot_product_attention", "flash_attention"} == tested
 
 
 def test_table_of_the_book(write_table):
@@ -38,7 +39,7 @@ def test_table_of_the_book(write_table):
         "contracts",
         caption="Which property was tested on which variant",
         note="Every property is one function in tests/contracts.py, every variant one entry of "
-        "tests/cases.py or tests/cases_layers.py.",
+        "the files tests/cases*.py.",
         columns=["Variant", *CONTRACTS],
         rows=[[name, *[found[name, title] for title in CONTRACTS]] for name in VARIANTS],
     )

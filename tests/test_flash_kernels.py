@@ -10,14 +10,14 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from attncourse import spec
+from attncourse import flash_attention, spec
 from attncourse.steps import attention
 
 if not importlib.util.find_spec("triton") and os.environ.get("CI") != "true":
     pytest.skip("Triton is not installed", allow_module_level=True)
 
 from attncourse.variants.flash import hopper, kernels
-from attncourse.variants.flash.kernels import Tile
+from attncourse.variants.flash.tiles import Tile, tiles_for
 
 FLASH = Path(kernels.__file__).parent
 
@@ -147,12 +147,27 @@ def test_inputs_need_not_be_contiguous():
     torch.testing.assert_close(kernels.forward(*views, 0.25)[0], expected, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("scale", [-0.5, 0.0, None])
+@pytest.mark.parametrize("backend", ["triton", "hopper"])
+def test_one_function_reaches_the_kernels(backend, scale):
+    """A scale that is not positive goes into the queries, because the kernels rely on its sign."""
+    shape = SHAPES["causal, ragged, grouped"]
+    q, k, v = (x.requires_grad_() for x in draw(shape, torch.float16)[:3])
+    rule = {"is_causal": True, "scale": scale, "enable_gqa": True, "offset": -3}
+    ours, aux = flash_attention(q, k, v, backend=backend, return_aux=True, **rule)
+    theirs = flash_attention(q, k, v, backend="tiled", **rule)
+    assert aux.backend == backend
+    torch.testing.assert_close(ours, theirs, rtol=2e-3, atol=2e-3)
+    gradients = (torch.autograd.grad(x.float().square().sum(), (q, k, v)) for x in (ours, theirs))
+    torch.testing.assert_close(*gradients, rtol=1e-2, atol=1e-2)
+
+
 def test_tiles_for_every_width_and_dtype():
     for width in (16, 64, 65, 128, 200, 256):
         for dtype in (torch.float16, torch.float32):
             x = torch.empty(1, 1, 1, width, dtype=dtype)
             for is_causal in (False, True):
-                for tile in kernels.tiles_for(x, x, is_causal):
+                for tile in tiles_for(x, x, is_causal):
                     assert min(tile.rows, tile.columns) >= 16, "tl.dot needs 16 of each"
 
 

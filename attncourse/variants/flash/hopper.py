@@ -12,7 +12,8 @@ from torch import Tensor
 from triton import next_power_of_2
 
 from attncourse.variants.flash import kernels
-from attncourse.variants.flash.kernels import LOG2E, MINUS_INFINITY, Tile, is_visible, store_rows
+from attncourse.variants.flash.kernels import LOG2E, MINUS_INFINITY, is_visible, store_rows
+from attncourse.variants.flash.tiles import Tile
 
 backward = kernels.backward
 

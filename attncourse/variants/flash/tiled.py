@@ -13,10 +13,8 @@ from torch import Tensor
 
 from attncourse.variants.flash.online import online_softmax
 
-ROWS, COLUMNS = (
-    128,
-    256,
-)  # of a tile: it fits into the cache, and one product keeps the processor busy
+# Of a tile: it fits into the cache, and one product of matrices keeps the processor busy.
+ROWS, COLUMNS = 128, 256
 
 
 def forward(

@@ -1,0 +1,130 @@
+"""Which backend `flash_attention` takes, and what it says when the named one cannot run."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from attncourse import flash_attention
+from attncourse.variants.flash import backends
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """A machine without Triton's interpreter."""
+    monkeypatch.delenv("TRITON_INTERPRET")
+
+
+@pytest.fixture
+def with_triton(monkeypatch):
+    """A machine on which Triton is installed, whether or not it is."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "triton" or find(name))
+
+
+@pytest.fixture
+def card(monkeypatch, with_triton, bare):
+    """Pretends that tensors on "meta" are on a GPU, of a generation to be chosen."""
+
+    def choose(capability):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "a card")
+
+    return choose
+
+
+class OnCard(torch.Tensor):
+    """A tensor that says it is on a GPU."""
+
+    is_cuda = True
+
+
+def on_card(width=64, dtype=torch.bfloat16):
+    return torch.zeros(1, 1, 1, width, dtype=dtype).as_subclass(OnCard)
+
+
+X = torch.zeros(1, 2, 3, 16)
+
+
+def test_without_a_gpu_it_runs_tiled_and_says_so():
+    output, aux = flash_attention(X, X, X, return_aux=True)
+    assert aux.backend == "tiled"
+    assert output.shape == X.shape
+    assert aux.lse.shape == X.shape[:3]
+
+
+@pytest.mark.parametrize("backend", ["triton", "hopper"])
+def test_a_kernel_without_a_gpu_names_what_is_missing(backend, bare, with_triton):
+    with pytest.raises(RuntimeError, match=rf"backend='{backend}' needs .*GPU.*backend='tiled'"):
+        flash_attention(X, X, X, backend=backend)
+
+
+def test_a_kernel_without_triton_names_it(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match=r"Triton.*attncourse\[gpu\]"):
+        flash_attention(X, X, X, backend="triton")
+
+
+def test_an_unknown_backend_lists_those_there_are():
+    with pytest.raises(ValueError, match=r"hopper, triton, tiled; got 'cuda'"):
+        flash_attention(X, X, X, backend="cuda")
+
+
+def test_the_best_backend_of_a_card(card):
+    card((8, 0))
+    assert backends.choose(None, on_card(), on_card(), None) == "triton"
+    card((9, 0))
+    assert backends.choose(None, on_card(), on_card(), None) == "triton"
+    assert backends.choose("hopper", on_card(), on_card(), None) == "hopper"
+
+
+@pytest.mark.parametrize(
+    ("width", "dtype", "mask"),
+    [(512, torch.bfloat16, None), (8, torch.bfloat16, None), (64, torch.float64, None), (64, torch.float16, True)],
+)  # fmt: skip
+def test_what_no_kernel_takes_runs_tiled(card, width, dtype, mask):
+    card((9, 0))
+    x = on_card(width, dtype)
+    mask = torch.ones(1, 1, dtype=torch.bool) if mask else None
+    assert backends.choose(None, x, x, mask) == "tiled"
+    for backend in ("triton", "hopper"):
+        with pytest.raises(
+            RuntimeError, match=r"needs (heads from 16|one of torch|attn_mask=None)"
+        ):
+            backends.choose(backend, x, x, mask)
+
+
+@pytest.mark.parametrize(
+    ("capability", "width", "dtype", "message"),
+    [
+        ((8, 0), 64, torch.bfloat16, "a Hopper card .* this is a card"),
+        ((9, 0), 64, torch.float32, "float16, torch.bfloat16; the inputs are torch.float32"),
+        ((9, 0), 256, torch.bfloat16, "heads from 16 to 128 wide"),
+        ((9, 0), 20, torch.bfloat16, "multiples of 8"),
+    ],
+)
+def test_what_the_hopper_kernel_does_not_take(card, capability, width, dtype, message):
+    card(capability)
+    x = on_card(width, dtype)
+    with pytest.raises(RuntimeError, match=message):
+        backends.choose("hopper", x, x, None)
+
+
+def test_inputs_left_on_the_cpu_are_named(card):
+    card((9, 0))
+    with pytest.raises(RuntimeError, match=r"they are on 'cpu', and there is a CUDA GPU"):
+        flash_attention(X, X, X, backend="triton")
+
+
+def test_the_package_works_without_triton():
+    code = (
+        "import sys; sys.modules['triton'] = None\n"
+        "import torch, attncourse\n"
+        "x = torch.randn(1, 2, 3, 16)\n"
+        "print(attncourse.flash_attention(x, x, x, return_aux=True)[1].backend)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["tiled"]
