@@ -6,29 +6,15 @@ One thread, ``time.thread_time``, the best of interleaved repeats, so that a bus
 favour one side. Both layers run without weights, in float32, embed_dim 512 and 8 heads, causal.
 """
 
-import time
-
 import torch
 from results import write_table
+from timing import best_seconds
 from torch import nn
 
 from attncourse import MultiHeadAttention
 
 SHAPES = ((8, 128), (4, 512), (1, 1024), (1, 4096))  # (batch, length)
 LIMIT = 1.10
-
-
-def best_seconds(*functions, repeats: int = 15) -> list[float]:
-    """The shortest CPU time of each function, taking turns."""
-    best = [float("inf")] * len(functions)
-    for function in functions:
-        function()  # warm up
-    for _ in range(repeats):
-        for k, function in enumerate(functions):
-            started = time.thread_time()
-            function()
-            best[k] = min(best[k], time.thread_time() - started)
-    return best
 
 
 def layers():

@@ -1,7 +1,8 @@
 """The ``{measured}`` directive: a table of numbers that a run has written to a JSON file.
 
 The file holds ``{"caption": str, "note": str, "columns": [str, ...], "rows": [[...], ...]}``; its path
-counts from the root of the repository. The first cell of a row names the row.
+counts from the root of the repository. The first cell of a row names the row. ``results/flash_*.json#forward`` is the
+table of that name among the ``"tables"`` of each such file: one for each machine that was measured.
 """
 
 import json
@@ -43,19 +44,31 @@ def table_html(data):
     )
 
 
+def find_tables(root, argument):
+    """The tables that an argument of the directive means, in the order of the files' names."""
+    pattern, _, name = argument.partition("#")
+    for path in sorted(root.glob(pattern)):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not name:
+            yield data
+        elif name in data.get("tables", {}):
+            yield data["tables"][name]
+
+
 class Measured(SphinxDirective):
     required_arguments = 1
 
     def run(self):
-        path = Path(self.env.srcdir) / self.arguments[0]
-        self.env.note_dependency(str(path))
-        if not path.exists():
-            return [nodes.paragraph("", "", nodes.emphasis(text="Not measured yet."))]
+        root, argument = Path(self.env.srcdir), self.arguments[0]
+        # Of a pattern there is no such file, so the page is read again each time, as it should be.
+        self.env.note_dependency(str(root / argument))
         try:
-            html = table_html(json.loads(path.read_text(encoding="utf-8")))
+            tables = [table_html(data) for data in find_tables(root, argument)]
         except (KeyError, TypeError, ValueError) as error:
-            raise self.error(f"{self.arguments[0]} is not a table: {error!r}") from error
-        return [nodes.raw("", html, format="html")]
+            raise self.error(f"{argument} is not a table: {error!r}") from error
+        if not tables:
+            return [nodes.paragraph("", "", nodes.emphasis(text="Not measured yet."))]
+        return [nodes.raw("", html, format="html") for html in tables]
 
 
 def setup(app):

@@ -17,9 +17,9 @@ class Running(NamedTuple):
     """What is known of each row after some of its keys.
 
     Args:
-        maximum: (*b, n), the largest score so far; minus infinity before the first visible key.
-        total: (*b, n), the sum of exp(score - maximum).
-        mixed: (*b, n, e), the values mixed with those exponentials, not yet divided by ``total``.
+        maximum: (b, ..., n), the largest score so far; minus infinity before the first visible key.
+        total: (b, ..., n), the sum of exp(score - maximum).
+        mixed: (b, ..., n, e), the values mixed with those exponentials, not yet divided by ``total``.
     """
 
     maximum: Tensor
@@ -77,10 +77,10 @@ def online_softmax(
     """softmax(all scores) @ all values, without ever holding more than one block of scores.
 
     Args:
-        stream: pairs (scores (*b, n, k), values (*b, k, e)) with any k of 1 or more in each.
+        stream: pairs of scores (b, ..., n, k) and values (b, ..., k, e), any k of 1 or more in each.
         mixed: zeros in the shape of the output; it gives shape, dtype and device.
 
-    Returns: the output (*b, n, e), and the log-sum-exp (*b, n) of each row's scores.
+    Returns: the output (b, ..., n, e), and the log-sum-exp (b, ..., n) of each row's scores.
 
     Cost: 2 n m e FLOPs; memory for one block.
     Reduces to: `attncourse.steps.normalize` then `mix` when the stream is a single block.

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from attncourse.variants.flash.online import online_softmax
@@ -24,7 +24,7 @@ def forward(
     scale: float,
     is_causal: bool = False,
     offset: int = 0,
-    attn_mask: Bool[Tensor, "..."] | None = None,
+    attn_mask: Tensor | None = None,
 ) -> tuple[Float[Tensor, "b h n e"], Float[Tensor, "b h n"]]:
     """Output and log-sum-exp of each row: for every block of rows, one pass over the keys.
 
@@ -33,7 +33,7 @@ def forward(
         scale: factor on the dot products.
         is_causal: query i reads keys 0..i + offset.
         offset: position of query 0 among the keys.
-        attn_mask: ``True`` = may attend; broadcasts to (b, h, n, m).
+        attn_mask: bool, ``True`` = may attend; broadcasts to (b, h, n, m).
 
     Cost: 2 n m (d + e) FLOPs per head, half of it if causal; memory for the inputs and one tile.
     Reduces to: `attncourse.steps.attention` when one tile holds everything.
@@ -62,7 +62,7 @@ def backward(
     scale: float,
     is_causal: bool = False,
     offset: int = 0,
-    attn_mask: Bool[Tensor, "..."] | None = None,
+    attn_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of query, key and value; the weights are computed again, tile by tile.
 
