@@ -51,7 +51,8 @@ def ring_attention(
         counts: receives what this process did: "computed" and "skipped" blocks, bytes "sent". It goes on
             counting in the backward pass.
 
-    Returns: this process's chunk of the output.
+    Returns: this process's chunk of the output. In half precision the result of each block is rounded once
+        before the merge, which is done in float32.
 
     Raises:
         RuntimeError: there is no process group, or this process is not in ``group``.
