@@ -4,18 +4,24 @@
 `attncourse.plots` and the checks of the exercises in `attncourse.grading`; neither is imported here.
 """
 
-from attncourse import cost, masks, models, scores, spec, steps, tasks, train
+from attncourse import cost, masks, models, positions, scores, spec, steps, tasks, train
+from attncourse.cache import KVCache, cached_attention, decode
 from attncourse.heads import (
     CausalSelfAttention,
     CrossAttention,
+    GroupedQueryAttention,
     MultiHeadAttention,
+    MultiQueryAttention,
     SelfAttention,
+    group_kv_heads,
     merge_heads,
     split_heads,
 )
 from attncourse.models import AttentionOnly, Translator
+from attncourse.positions import rotary
 from attncourse.steps import attention, scaled_dot_product_attention
 from attncourse.variants.flash import flash_attention
+from attncourse.variants.latent import LatentAttention
 
 __version__ = "0.1.0"
 
@@ -23,15 +29,24 @@ __all__ = [
     "AttentionOnly",
     "CausalSelfAttention",
     "CrossAttention",
+    "GroupedQueryAttention",
+    "KVCache",
+    "LatentAttention",
     "MultiHeadAttention",
+    "MultiQueryAttention",
     "SelfAttention",
     "Translator",
     "attention",
+    "cached_attention",
     "cost",
+    "decode",
     "flash_attention",
+    "group_kv_heads",
     "masks",
     "merge_heads",
     "models",
+    "positions",
+    "rotary",
     "scaled_dot_product_attention",
     "scores",
     "spec",

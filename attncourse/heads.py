@@ -1,10 +1,12 @@
 """The layer around attention: project, split into heads, attend, merge, project."""
 
+import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attncourse.steps import add_causal, attention, check_mask
+from attncourse.positions import rotary
+from attncourse.steps import add_causal, attention, check_mask, repeat_heads
 
 
 def split_heads(x: Float[Tensor, "b n width"], num_heads: int) -> Float[Tensor, "b h n d"]:
@@ -52,11 +54,15 @@ class MultiHeadAttention(nn.Module):
         kdim, vdim: width of key and value inputs; ``None`` means embed_dim.
         init: ``"default"`` leaves ``nn.Linear``'s start values, ``"xavier"`` draws all four
             matrices Xavier-uniform and sets the biases to 0.
+        num_kv_heads: heads of keys and values; a divisor of num_heads, and query head h reads key head
+            h // (num_heads / num_kv_heads). ``None`` means num_heads.
 
     Raises:
-        ValueError: embed_dim is not a multiple of num_heads, or an unknown init.
+        ValueError: embed_dim is not a multiple of num_heads, or num_heads of num_kv_heads, or an
+            unknown init.
 
-    Cost: 4 embed_dim^2 parameters for every number of heads; FLOPs in `attncourse.cost`.
+    Cost: 2 embed_dim^2 (1 + num_kv_heads / num_heads) parameters, without biases; FLOPs in
+        `attncourse.cost`.
     Reduces to: `attncourse.steps.attention` when num_heads = 1 and the projections are identities.
     Source: vaswani2017, section 3.2.2; glorot2010, eq. 16, for Xavier.
     Chapter: 03_multi_head.
@@ -71,16 +77,20 @@ class MultiHeadAttention(nn.Module):
         kdim: int | None = None,
         vdim: int | None = None,
         init: str = "default",
+        num_kv_heads: int | None = None,
     ):
         super().__init__()
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         _check_divisible("embed_dim", embed_dim, num_heads)
+        _check_divisible("num_heads", num_heads, num_kv_heads, "num_kv_heads")
         if init not in ("default", "xavier"):
             raise ValueError(f'init must be "default" or "xavier"; got {init!r}')
-        self.num_heads = num_heads
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.dropout = dropout
+        kv_width = embed_dim // num_heads * num_kv_heads
         self.q_proj = nn.Linear(embed_dim, embed_dim, bias)
-        self.k_proj = nn.Linear(kdim or embed_dim, embed_dim, bias)
-        self.v_proj = nn.Linear(vdim or embed_dim, embed_dim, bias)
+        self.k_proj = nn.Linear(kdim or embed_dim, kv_width, bias)
+        self.v_proj = nn.Linear(vdim or embed_dim, kv_width, bias)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias)
         if init == "xavier":
             self.apply(_xavier)
@@ -94,6 +104,7 @@ class MultiHeadAttention(nn.Module):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
+        positions: Int[Tensor, " n"] | None = None,
     ):
         """Self-attention with one input, cross-attention with two or three.
 
@@ -105,18 +116,34 @@ class MultiHeadAttention(nn.Module):
             is_causal: query i reads keys 0..i; with ``attn_mask``, both apply.
             need_weights: return (output, weights), weights (b, h, n, m) being the very ones that
                 made the output, dropout included. Slower: the weights must be stored.
+            positions: of the tokens; queries and keys are turned by them (`attncourse.positions.rotary`).
+                ``None``: the layer does not know the order of its tokens.
 
         Returns: (b, n, embed_dim), or the pair.
         """
         key = query if key is None else key
         value = key if value is None else value
         self._check_inputs(query, key, value)
-        q = split_heads(self.q_proj(query), self.num_heads)
-        k = split_heads(self.k_proj(key), self.num_heads)
-        v = split_heads(self.v_proj(value), self.num_heads)
+        if positions is not None and query.size(1) != key.size(1):
+            raise ValueError(
+                f"positions turn queries and keys of one sequence; got {query.size(1)} queries and "
+                f"{key.size(1)} keys. Behind a cache use attncourse.cache.decode"
+            )
+        q, k, v = self.project(query, key, value, positions)
         out, weights = self._attend(q, k, v, attn_mask, is_causal, need_weights)
         out = self.out_proj(merge_heads(out))
         return (out, weights) if need_weights else out
+
+    def project(
+        self, query: Tensor, key: Tensor, value: Tensor, positions: Tensor | None = None
+    ) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g m d"], Float[Tensor, "b g m d"]]:
+        """Queries, keys and values of all heads, queries and keys turned if there are positions."""
+        q = split_heads(self.q_proj(query), self.num_heads)
+        k = split_heads(self.k_proj(key), self.num_kv_heads)
+        v = split_heads(self.v_proj(value), self.num_kv_heads)
+        if positions is not None:
+            q, k = rotary(q, positions), rotary(k, positions)
+        return q, k, v
 
     def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
         """The five steps, or torch's fused version of them when nobody asks for the weights."""
@@ -126,8 +153,13 @@ class MultiHeadAttention(nn.Module):
         if is_causal and (need_weights or attn_mask is not None):
             attn_mask, is_causal = add_causal(attn_mask, q.size(2), k.size(2), q.device), False
         if need_weights:
+            k, v = (repeat_heads(x, self.num_heads) for x in (k, v))
             return attention(q, k, v, attn_mask=attn_mask, dropout_p=dropout_p)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal), None
+        shared = self.num_kv_heads < self.num_heads
+        out = F.scaled_dot_product_attention(
+            q, k, v, attn_mask, dropout_p, is_causal, enable_gqa=shared
+        )
+        return out, None
 
     def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor) -> None:
         for name, x, proj in zip(
@@ -143,7 +175,85 @@ class MultiHeadAttention(nn.Module):
                 )
 
     def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, dropout={self.dropout}"
+        return (
+            f"num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, dropout={self.dropout}"
+        )
+
+
+class GroupedQueryAttention(MultiHeadAttention):
+    """Groups of query heads share one key head and one value head.
+
+        head_h = attention(query W_h^Q, key W_g^K, value W_g^V)      g = h // (num_heads / num_kv_heads)
+
+    Args: as in `MultiHeadAttention`, with num_kv_heads as the third.
+
+    Reduces to: `MultiHeadAttention` when num_kv_heads = num_heads, `MultiQueryAttention` when it is 1.
+    Source: ainslie2023, section 2.2.
+    Chapter: 06_grouped_query.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, num_kv_heads: int, **options):
+        super().__init__(embed_dim, num_heads, num_kv_heads=num_kv_heads, **options)
+
+
+class MultiQueryAttention(GroupedQueryAttention):
+    """All query heads share one key head and one value head.
+
+        head_h = attention(query W_h^Q, key W^K, value W^V)
+
+    Args: as in `MultiHeadAttention`.
+
+    Reduces to: `MultiHeadAttention` when num_heads = 1.
+    Source: shazeer2019, section 3.
+    Chapter: 05_multi_query.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, **options):
+        super().__init__(embed_dim, num_heads, num_kv_heads=1, **options)
+
+
+def group_kv_heads(
+    layer: MultiHeadAttention, num_kv_heads: int, how: str = "mean", seed: int = 0
+) -> GroupedQueryAttention:
+    """A layer with fewer key heads, made from a trained one.
+
+        W_g^K = mean of W_h^K over the heads h of group g, and so for W^V and the biases
+
+    Args:
+        layer: left as it is.
+        num_kv_heads: a divisor of ``layer.num_kv_heads``.
+        how: ``"mean"``; or, to compare, ``"first"`` keeps the first head of each group, ``"random"`` draws
+            new ones, with the start values of ``nn.Linear``.
+        seed: of ``"random"``.
+
+    Reduces to: a copy of the layer when num_kv_heads is what it has.
+    Source: ainslie2023, section 2.1.
+    Chapter: 06_grouped_query.
+    """
+    if how not in ("mean", "first", "random"):
+        raise ValueError(f'how must be "mean", "first" or "random"; got {how!r}')
+    _check_divisible("num_kv_heads", layer.num_kv_heads, num_kv_heads, "the new num_kv_heads")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        grouped = GroupedQueryAttention(
+            layer.q_proj.in_features,
+            layer.num_heads,
+            num_kv_heads,
+            dropout=layer.dropout,
+            bias=layer.q_proj.bias is not None,
+            kdim=layer.k_proj.in_features,
+            vdim=layer.v_proj.in_features,
+        ).to(layer.q_proj.weight)
+    state = layer.state_dict()
+    for name in [x for x in state if x.startswith(("k_proj", "v_proj"))]:
+        # (heads of a group, ...) in front, whether it is a matrix or a bias
+        members = state[name].unflatten(0, (num_kv_heads, layer.num_kv_heads // num_kv_heads, -1))
+        if how == "random":
+            state[name] = grouped.state_dict()[name]
+        else:
+            state[name] = (members.mean(1) if how == "mean" else members[:, 0]).flatten(0, 1)
+    grouped.load_state_dict(state)
+    return grouped
 
 
 class SelfAttention(MultiHeadAttention):
@@ -177,10 +287,10 @@ def _xavier(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
 
 
-def _check_divisible(what: str, width: int, num_heads: int) -> None:
-    if num_heads < 1 or width % num_heads:
+def _check_divisible(what: str, width: int, count: int, of: str = "num_heads") -> None:
+    if count < 1 or width % count:
         divisors = [str(h) for h in range(1, width + 1) if width % h == 0]
         raise ValueError(
-            f"{what}={width} is not a multiple of num_heads={num_heads}; "
+            f"{what}={width} is not a multiple of {of}={count}; "
             f"use {' or '.join([', '.join(divisors[:-1]), divisors[-1]][len(divisors) < 2 :])}"
         )

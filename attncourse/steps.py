@@ -177,7 +177,7 @@ def scaled_dot_product_attention(
     Chapter: 01_dot_product.
     """
     if enable_gqa:
-        key, value = (_repeat_heads(x, query.size(-3)) for x in (key, value))
+        key, value = (repeat_heads(x, query.size(-3)) for x in (key, value))
     if attn_mask is not None:
         check_mask(attn_mask, axes=query.dim())
     if is_causal:
@@ -209,7 +209,7 @@ def check_mask(attn_mask: Tensor, axes: int) -> None:
         )
 
 
-def _repeat_heads(x: Tensor, num_heads: int) -> Tensor:
+def repeat_heads(x: Tensor, num_heads: int) -> Tensor:
     """[k0, k1] -> [k0, k0, k1, k1]: contiguous groups of query heads share a key head."""
     if num_heads % x.size(-3):
         raise ValueError(

@@ -22,9 +22,9 @@ NOTEBOOKS = sorted(ROOT.glob("exercises/**/*.ipynb"))
 
 # A module may import what stands on its right, and nothing else of the package.
 # Files of one variant may import each other.
-GROUND = ("steps", "masks", "scores")
+GROUND = ("steps", "masks", "scores", "positions")
 MAY_IMPORT = {
-    **dict.fromkeys(("steps", "masks", "scores", "spec", "cost", "tasks", "listing", "figure"), ()),
+    **dict.fromkeys((*GROUND, "spec", "cost", "tasks", "listing", "figure"), ()),
     "diagrams": ("figure",),
     "plots": ("diagrams", "figure"),
     "heads": GROUND,

@@ -1,0 +1,149 @@
+"""The key-value cache, and one decoding step that reads it."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from attncourse.heads import MultiHeadAttention, merge_heads
+
+
+class KVCache:
+    """Keys and values of the tokens so far, in memory that is allocated once.
+
+    Args:
+        batch: sequences that grow side by side.
+        num_kv_heads: key heads of the layer; 1 for multi-query attention.
+        max_length: tokens that fit.
+        head_dim: width of a key head.
+        value_dim: width of a value head; ``None`` means head_dim.
+        dtype, device: of the tensors; ``None`` means torch's default.
+
+    Cost: batch * num_kv_heads * max_length * (head_dim + value_dim) numbers, from the start.
+    Source: pope2023, section 2.1.
+    Chapter: 04_kv_cache.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        num_kv_heads: int,
+        max_length: int,
+        head_dim: int,
+        *,
+        value_dim: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ):
+        value_dim = head_dim if value_dim is None else value_dim
+        self.key, self.value = (
+            torch.empty(batch, num_kv_heads, max_length, width, dtype=dtype, device=device)
+            for width in (head_dim, value_dim)
+        )
+        self.length = 0
+
+    @classmethod
+    def of(cls, layer: MultiHeadAttention, batch: int, max_length: int) -> "KVCache":
+        """An empty cache in the shape, dtype and device of a layer."""
+        weight = layer.k_proj.weight
+        g = layer.num_kv_heads
+        head_dim = weight.size(0) // g
+        return cls(batch, g, max_length, head_dim, dtype=weight.dtype, device=weight.device)
+
+    @property
+    def max_length(self) -> int:
+        return self.key.size(2)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both tensors, filled or not: what `attncourse.cost.kv_cache_bytes` says for one layer."""
+        return self.key.nbytes + self.value.nbytes
+
+    def positions(self, n: int) -> Int[Tensor, " n"]:
+        """Where the next n tokens will stand."""
+        return torch.arange(self.length, self.length + n, device=self.key.device)
+
+    def append(
+        self, key: Float[Tensor, "b g n d"], value: Float[Tensor, "b g n e"]
+    ) -> tuple[Float[Tensor, "b g m d"], Float[Tensor, "b g m e"]]:
+        """Write n tokens behind those that are there; returns all m, as views.
+
+        Nothing is copied but the new tokens. Gradients do not flow through a cache.
+
+        Raises:
+            ValueError: the tokens do not fit, in number or in shape. The cache is then as before.
+        """
+        n, expected = key.size(2), (*self.key.shape[:2], key.size(2), self.key.size(3))
+        if key.shape != expected or value.shape != (*expected[:3], self.value.size(3)):
+            raise ValueError(
+                f"key and value must be {expected} and {(*expected[:3], self.value.size(3))}; got "
+                f"{tuple(key.shape)} and {tuple(value.shape)}. One cache serves one layer and one batch"
+            )
+        end = self.length + n
+        if end > self.max_length:
+            raise ValueError(
+                f"the cache holds {self.max_length} tokens, {self.length} are used and {n} more came; make "
+                f"it with max_length={end} or more, or feed fewer tokens"
+            )
+        self.key[:, :, self.length : end] = key.detach()
+        self.value[:, :, self.length : end] = value.detach()
+        self.length = end
+        return self.key[:, :, :end], self.value[:, :, :end]
+
+    def __repr__(self) -> str:
+        b, g, _, d = self.key.shape
+        return f"KVCache({self.length} of {self.max_length} tokens, batch {b}, {g} key heads of width {d})"
+
+
+def cached_attention(
+    query: Float[Tensor, "b h n d"], key: Float[Tensor, "b g m d"], value: Float[Tensor, "b g m e"]
+) -> Float[Tensor, "b h n e"]:
+    """The last n of m tokens ask; each reads every token up to itself.
+
+        visible(i, j) = j <= i + m - n          query head h reads key head h // (h / g)
+
+    The query heads of a group become further rows of one head. So the keys and values are read where
+    they lie: repeating them for every query head would copy the whole cache at every step.
+
+    Cost: 2 n m (d + e) FLOPs per query head; every number of key and value is read once.
+    Reduces to: `attncourse.steps.attention` when n = m and g = h, under a causal mask.
+    Source: shazeer2019, section 3.1; ainslie2023, section 2.2.
+    Chapter: 04_kv_cache.
+    """
+    (_, h, n, _), (_, g, m, _) = query.shape, key.shape
+    rows = query.unflatten(1, (g, h // g)).flatten(2, 3)
+    visible = None
+    if n > 1:
+        i, j = torch.arange(n, device=key.device), torch.arange(m, device=key.device)
+        visible = (j <= i[:, None] + m - n).repeat(h // g, 1)
+    output = F.scaled_dot_product_attention(rows, key, value, visible)
+    return output.unflatten(2, (h // g, n)).flatten(1, 2)
+
+
+@torch.no_grad()
+def decode(
+    layer: MultiHeadAttention,
+    x: Float[Tensor, "b n width"],
+    cache: KVCache,
+    *,
+    use_rotary: bool = False,
+) -> Float[Tensor, "b n width"]:
+    """What a causal layer says about n new tokens, given a cache of those before.
+
+    Args:
+        layer: self-attention with any number of key heads.
+        x: the new tokens only: all of a prompt, one of its chunks, or a single token.
+        cache: of this layer; the new keys and values are appended.
+        use_rotary: turn queries and keys by their positions; keys are cached turned.
+
+    Returns: the rows that ``layer(all tokens, is_causal=True)`` ends with.
+
+    Cost: projections of n tokens and `cached_attention`; without a cache, of all m tokens.
+    Reduces to: ``layer(x, is_causal=True)`` when the cache is empty.
+    Source: pope2023, section 2.1.
+    Chapter: 04_kv_cache.
+    """
+    positions = cache.positions(x.size(1)) if use_rotary else None
+    query, key, value = layer.project(x, x, x, positions)
+    output = cached_attention(query, *cache.append(key, value))
+    return layer.out_proj(merge_heads(output))
