@@ -116,22 +116,88 @@ def multi_head_attention(
     num_heads: int,
     attn_mask: Tensor | None = None,
     is_causal: bool = False,
+    num_kv_heads: int | None = None,
+    positions: list[int] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Output and weights of vaswani2017, section 3.2.2.
+    """Output and weights of vaswani2017, section 3.2.2; of ainslie2023 with fewer key heads.
 
     ``params`` holds ``q_proj.weight``, ``q_proj.bias`` and so on for k, v and out, in the layout of
-    ``nn.Linear``: (out_features, in_features). A missing bias is no bias.
+    ``nn.Linear``: (out_features, in_features). A missing bias is no bias. With ``positions``, queries
+    and keys are turned.
     """
+    num_kv_heads = num_kv_heads or num_heads
 
     def project(name: str, x: Tensor) -> Tensor:
         return linear(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
 
+    q = split_heads(project("q_proj", query), num_heads)
+    k = split_heads(project("k_proj", key), num_kv_heads)
+    v = split_heads(project("v_proj", value), num_kv_heads)
+    if positions is not None:
+        q, k = rotary(q, positions), rotary(k, positions)
+    heads, weights = grouped_query_attention(q, k, v, attn_mask, is_causal)
+    return project("out_proj", merge_heads(heads)), weights
+
+
+def grouped_query_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Query head h of (b, H, n, d) reads key head h // (H / G) of (b, G, m, d): ainslie2023, section 2.2."""
+    num_heads, num_kv_heads = query.size(1), key.size(1)
+    outputs, weights = [], []
+    for h in range(num_heads):
+        g = h // (num_heads // num_kv_heads)
+        mask = attn_mask
+        if mask is not None and mask.dim() == 4 and mask.size(1) > 1:
+            mask = mask[:, h : h + 1]
+        head = scaled_dot_product_attention(
+            query[:, h : h + 1], key[:, g : g + 1], value[:, g : g + 1], mask, is_causal, scale
+        )
+        outputs.append(head[0])
+        weights.append(head[1])
+    return torch.cat(outputs, dim=1), torch.cat(weights, dim=1)
+
+
+def rotary(x: Tensor, positions: list[int], base: float = 10_000.0) -> Tensor:
+    """Feature i and feature i + d/2 turn by position * base^(-2 i / d): su2024, section 3.2.2."""
+    half = x.size(-1) // 2
+    out = torch.zeros_like(x)
+    for row, position in enumerate(positions):
+        for i in range(half):
+            angle = float(position) * base ** (-2 * i / x.size(-1))
+            a, b = x[..., row, i], x[..., row, i + half]
+            out[..., row, i] = a * math.cos(angle) - b * math.sin(angle)
+            out[..., row, i + half] = a * math.sin(angle) + b * math.cos(angle)
+    return out
+
+
+def latent_attention(x: Tensor, params: dict[str, Tensor], num_heads: int) -> tuple[Tensor, Tensor]:
+    """Output and weights of deepseek2024, section 2.1, causal; ``params`` as `LatentAttention` names them.
+
+    All keys and values are made from the latents, head by head.
+    """
+
+    def project(name: str, x: Tensor) -> Tensor:
+        return linear(x, params[f"{name}.weight"])
+
+    n, positions = x.size(1), list(range(x.size(1)))
+    compressed = project("latent_proj", x)
+    mean_square = compressed.square().mean(dim=-1, keepdim=True)
+    tiny = torch.finfo(x.dtype).eps
+    latent = compressed / torch.sqrt(mean_square + tiny) * params["latent_norm.weight"]
+    k_rotary = rotary(project("k_rotary_proj", x), positions)
+    q_rotary = rotary(split_heads(project("q_rotary_proj", x), num_heads), positions)
+    q = split_heads(project("q_proj", x), num_heads)
+    k = split_heads(project("k_proj", latent), num_heads)
+    v = split_heads(project("v_proj", latent), num_heads)
+    shared = torch.stack([k_rotary] * num_heads, dim=1)
     heads, weights = scaled_dot_product_attention(
-        split_heads(project("q_proj", query), num_heads),
-        split_heads(project("k_proj", key), num_heads),
-        split_heads(project("v_proj", value), num_heads),
-        attn_mask=attn_mask,
-        is_causal=is_causal,
+        torch.cat([q, q_rotary], -1), torch.cat([k, shared], -1), v, causal(n, n)
     )
     return project("out_proj", merge_heads(heads)), weights
 
