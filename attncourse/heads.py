@@ -1,6 +1,5 @@
 """The layer around attention: project, split into heads, attend, merge, project."""
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -213,7 +212,7 @@ class MultiQueryAttention(GroupedQueryAttention):
 
 
 def group_kv_heads(
-    layer: MultiHeadAttention, num_kv_heads: int, how: str = "mean", seed: int = 0
+    layer: MultiHeadAttention, num_kv_heads: int, how: str = "mean"
 ) -> GroupedQueryAttention:
     """A layer with fewer key heads, made from a trained one.
 
@@ -224,7 +223,6 @@ def group_kv_heads(
         num_kv_heads: a divisor of ``layer.num_kv_heads``.
         how: ``"mean"``; or, to compare, ``"first"`` keeps the first head of each group, ``"random"`` draws
             new ones, with the start values of ``nn.Linear``.
-        seed: of ``"random"``.
 
     Reduces to: a copy of the layer when num_kv_heads is what it has.
     Source: ainslie2023, section 2.1.
@@ -233,17 +231,15 @@ def group_kv_heads(
     if how not in ("mean", "first", "random"):
         raise ValueError(f'how must be "mean", "first" or "random"; got {how!r}')
     _check_divisible("num_kv_heads", layer.num_kv_heads, num_kv_heads, "the new num_kv_heads")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        grouped = GroupedQueryAttention(
-            layer.q_proj.in_features,
-            layer.num_heads,
-            num_kv_heads,
-            dropout=layer.dropout,
-            bias=layer.q_proj.bias is not None,
-            kdim=layer.k_proj.in_features,
-            vdim=layer.v_proj.in_features,
-        ).to(layer.q_proj.weight)
+    grouped = GroupedQueryAttention(
+        layer.q_proj.in_features,
+        layer.num_heads,
+        num_kv_heads,
+        dropout=layer.dropout,
+        bias=layer.q_proj.bias is not None,
+        kdim=layer.k_proj.in_features,
+        vdim=layer.v_proj.in_features,
+    ).to(layer.q_proj.weight)
     state = layer.state_dict()
     for name in [x for x in state if x.startswith(("k_proj", "v_proj"))]:
         # (heads of a group, ...) in front, whether it is a matrix or a bias
@@ -253,7 +249,7 @@ def group_kv_heads(
         else:
             state[name] = (members.mean(1) if how == "mean" else members[:, 0]).flatten(0, 1)
     grouped.load_state_dict(state)
-    return grouped
+    return grouped.train(layer.training)
 
 
 class SelfAttention(MultiHeadAttention):

@@ -32,8 +32,9 @@ def rotary(
     d = x.size(-1)
     if d % 2:
         raise ValueError(f"features turn in pairs, so their number must be even; got {d}")
+    # Far positions have large angles, and only their remainder counts: rounding comes last.
     frequencies = base ** (-torch.arange(0, d, 2, device=x.device, dtype=torch.float64) / d)
-    angles = (positions[:, None] * frequencies).to(x.dtype)
+    angles = positions[:, None] * frequencies
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     first, second = x.chunk(2, dim=-1)
-    cos, sin = angles.cos(), angles.sin()
     return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)

@@ -251,7 +251,7 @@ def largest_tensor(call, *inputs) -> int:
 def memory(make):
     # Without stored weights there are tiles: only where n m is much larger do they look small.
     for n, m in ((61, 61), (122, 122)) if make().stored else ((600, 700),):
-        variant = make(n=n, m=m, d=2, e=3)
+        variant = make(n=n, m=m, d=4, e=4)  # a fused function may want equal widths
         needed = largest_tensor(variant.run, *variant.inputs)
         b, h = (variant.stored(*variant.inputs)[1] if variant.stored else variant.inputs[0]).shape[
             :2

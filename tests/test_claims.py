@@ -1,5 +1,6 @@
 """Claims about rules, heads, costs and messages; and that shapes are checked while tests run."""
 
+import claims_cache  # noqa: F401  (registers its claims)
 import claims_flash  # noqa: F401  (registers its claims)
 import pytest
 import torch

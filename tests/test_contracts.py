@@ -4,6 +4,7 @@ import inspect
 
 import cases_flash  # noqa: F401  (registers FlashAttention)
 import cases_layers  # noqa: F401  (registers the layers)
+import cases_shared  # noqa: F401  (registers layers that share key heads)
 import pytest
 from cases import VARIANTS
 from contracts import CONTRACTS, UNDEFINED
@@ -29,7 +30,13 @@ def test_every_public_function_and_layer_is_a_variant():
         if inspect.isclass(x) and x.__module__ == heads.__name__
     }
     tested = {name.split(",")[0] for name in VARIANTS}
-    assert layers | {"attention", "scaled_dot_product_attention", "flash_attention"} == tested
+    assert layers | {
+        "attention",
+        "scaled_dot_product_attention",
+        "flash_attention",
+        "cached_attention",
+        "LatentAttention",
+    } == tested
 
 
 def test_table_of_the_book(write_table):

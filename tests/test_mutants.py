@@ -2,6 +2,8 @@
 
 import cases_flash  # noqa: F401  (registers FlashAttention)
 import cases_layers  # noqa: F401  (registers the layers)
+import cases_shared  # noqa: F401  (registers layers that share key heads)
+import claims_cache  # noqa: F401  (registers its claims)
 import claims_flash  # noqa: F401  (registers its claims)
 import pytest
 import torch

@@ -18,6 +18,8 @@ FAULTS = (
     ),
     # The children of a list must be its items.
     (re.compile(r'(class="citation" id="\w+" role=")doc-biblioentry'), r"\1listitem"),
+    # The list of sources puts the modules of a package behind its item, not into it.
+    (re.compile(r"</li>\n<ul>(<li>.*?)</ul>", re.DOTALL), r"\n<ul>\1</ul></li>"),
 )
 
 
