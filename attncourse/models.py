@@ -19,9 +19,10 @@ class AttentionOnly(nn.Module):
         layers: number of attention layers.
         is_causal: no position reads a later one.
         outputs: answers per position; more than 1 adds an axis to the logits.
+        num_kv_heads: key heads of every layer; ``None`` means num_heads.
 
     Source: elhage2021, "attention-only transformers".
-    Chapter: 02_masks, 03_multi_head.
+    Chapter: 02_masks, 03_multi_head, 05_multi_query, 06_grouped_query.
     """
 
     def __init__(
@@ -33,12 +34,16 @@ class AttentionOnly(nn.Module):
         layers: int = 1,
         is_causal: bool = False,
         outputs: int = 1,
+        num_kv_heads: int | None = None,
     ):
         super().__init__()
         self.token = nn.Embedding(vocab, embed_dim)
         self.position = nn.Embedding(length, embed_dim)
         self.norms = nn.ModuleList(nn.LayerNorm(embed_dim) for _ in range(layers + 1))
-        self.layers = nn.ModuleList(MultiHeadAttention(embed_dim, num_heads) for _ in range(layers))
+        self.layers = nn.ModuleList(
+            MultiHeadAttention(embed_dim, num_heads, num_kv_heads=num_kv_heads)
+            for _ in range(layers)
+        )
         self.logits = nn.Linear(embed_dim, outputs * vocab)
         self.is_causal = is_causal
         self.outputs = outputs

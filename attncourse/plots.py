@@ -10,10 +10,19 @@ import torch
 from matplotlib.figure import Figure as Canvas
 from torch import Tensor
 
-from attncourse.diagrams import five_steps, multi_head_diagram
+from attncourse.diagrams import five_steps, head_sharing_diagram, multi_head_diagram
 from attncourse.figure import STYLE, Figure
 
-__all__ = ["Figure", "bars", "five_steps", "heatmap", "heatmaps", "lines", "multi_head_diagram"]
+__all__ = [
+    "Figure",
+    "bars",
+    "five_steps",
+    "head_sharing_diagram",
+    "heatmap",
+    "heatmaps",
+    "lines",
+    "multi_head_diagram",
+]
 
 
 def heatmap(

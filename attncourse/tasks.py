@@ -6,14 +6,14 @@ Each task draws a `Batch` from a generator, so the same seed gives the same data
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 IGNORE = -100  # targets that the loss and the accuracy leave out, as in torch's cross_entropy
 
 
 class Batch(NamedTuple):
-    """Inputs of a model (a tuple of tensors) and the tokens it should answer."""
+    """Inputs of a model (a tuple of tensors) and the tokens, or the vectors, it should answer."""
 
     inputs: tuple[Tensor, ...]
     targets: Tensor
@@ -101,3 +101,38 @@ def look_back(
     for k in range(1, offsets + 1):
         targets[:, k:, k - 1] = tokens[:, :-k]
     return Batch((tokens,), targets)
+
+
+def vector_lookup(
+    generator: Generator, batch: int = 64, length: int = 8, asked: int = 8, width: int = 32
+) -> Batch:
+    """Fetch the vector that a pointer names: inputs are (vectors (b, m, width), pointer (b, n)).
+
+    Every number is an independent standard normal. Who can carry only r numbers of a vector errs by
+    1 - r / width or more, in mean square: what was left behind has variance 1 and cannot be guessed.
+    """
+    vectors = torch.randn(batch, length, width, generator=generator)
+    pointer = torch.randint(length, (batch, asked), generator=generator)
+    return Batch((vectors, pointer), _at(vectors, pointer))
+
+
+def attribute_copy(
+    generator: Generator,
+    batch: int = 64,
+    length: int = 8,
+    asked: int = 8,
+    attributes: int = 8,
+    classes: int = 8,
+) -> Batch:
+    """Name all attributes of the thing that a pointer names. Targets (b, n, attributes).
+
+    As `vector_lookup`, with inputs (things (b, m, attributes), pointer (b, n)) in classes.
+    """
+    things = torch.randint(classes, (batch, length, attributes), generator=generator)
+    pointer = torch.randint(length, (batch, asked), generator=generator)
+    return Batch((things, pointer), _at(things, pointer))
+
+
+def _at(x: Float[Tensor, "b m k"] | Int[Tensor, "b m k"], pointer: Int[Tensor, "b n"]) -> Tensor:
+    """``x[b, pointer[b, n]]``."""
+    return x[torch.arange(len(x))[:, None], pointer]

@@ -11,6 +11,11 @@ from tqdm import tqdm
 from attncourse.tasks import IGNORE, Batch
 
 
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean negative log-likelihood in nats, over the targets that are not ignored."""
+    return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=IGNORE)
+
+
 def fit(
     model: nn.Module,
     draw: Callable[[Generator], Batch],
@@ -18,6 +23,7 @@ def fit(
     lr: float = 3e-3,
     weight_decay: float = 0.0,
     seed: int = 0,
+    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
 ) -> list[float]:
     """Train on fresh batches with AdamW; returns the loss of every step.
 
@@ -26,6 +32,7 @@ def fit(
         draw: a task of `attncourse.tasks`, for example ``tasks.reversal``.
         steps: number of batches, each seen once.
         seed: of the data. Seed the model's weights yourself with ``torch.manual_seed``.
+        loss: of outputs and targets; ``torch.nn.functional.mse_loss`` if the targets are no tokens.
 
     Raises:
         ValueError: a loss that is not finite; the message says at which step.
@@ -39,22 +46,17 @@ def fit(
     # On stdout and erased at the end: a notebook keeps no trace of the bar.
     for step in tqdm(range(steps), file=sys.stdout, leave=False, mininterval=0.5):
         batch = draw(generator)
-        loss = cross_entropy(model(*batch.inputs), batch.targets)
-        if not loss.isfinite():
+        error = loss(model(*batch.inputs), batch.targets)
+        if not error.isfinite():
             raise ValueError(
-                f"the loss is {loss.item()} at step {step}; try a smaller lr than {lr}"
+                f"the loss is {error.item()} at step {step}; try a smaller lr than {lr}"
             )
         optimizer.zero_grad()
-        loss.backward()
+        error.backward()
         optimizer.step()
-        losses.append(loss.item())
+        losses.append(error.item())
     model.eval()
     return losses
-
-
-def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean negative log-likelihood in nats, over the targets that are not ignored."""
-    return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=IGNORE)
 
 
 @torch.no_grad()

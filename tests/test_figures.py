@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 from matplotlib.image import imread
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from attncourse import plots
 from attncourse.figure import DPI
@@ -23,8 +23,9 @@ FIGURES = {
     "bars": lambda: plots.bars({"1 head": {"forward": 1.0, "step": 2.5}}, ylabel="seconds", log=True),
     "five_steps": lambda: plots.five_steps("mask"),
     "multi_head_diagram": lambda: plots.multi_head_diagram(3),
+    "head_sharing_diagram": lambda: plots.head_sharing_diagram(8, (8, 2, 1)),
 }  # fmt: skip
-DIAGRAMS = ("five_steps", "multi_head_diagram")
+DIAGRAMS = ("five_steps", "multi_head_diagram", "head_sharing_diagram")
 
 
 def public_functions():
@@ -123,9 +124,44 @@ def test_one_step_is_coloured():
 
 
 @pytest.mark.parametrize(
+    ("num_heads", "kv"), [(4, (4, 2, 1)), (6, (3,)), (8, (8, 4, 2, 1)), (1, (1,))]
+)
+def test_every_query_head_has_an_arrow_to_its_key_head(num_heads, kv):
+    (ax,) = plots.head_sharing_diagram(num_heads, kv).canvas.axes
+    boxes = [p for p in ax.patches if isinstance(p, FancyBboxPatch)]
+    arrows = [p for p in ax.patches if isinstance(p, FancyArrowPatch)]
+    assert len(boxes) == sum(num_heads + 2 * g for g in kv)
+    assert len(arrows) == sum(num_heads + g for g in kv)
+    number = {(b.get_x() + b.get_width() / 2, b.get_y()): text.get_text() for b, text in zip(
+        boxes, [t for t in ax.texts if t.get_text().isdigit()], strict=True)}  # fmt: skip
+    keys = sorted({y for _, y in number})[1]
+    read = []
+    for arrow in arrows:
+        (x, y), (to, _) = arrow._posA_posB
+        if y < keys:
+            near = min(
+                (place for place in number if place[1] == keys), key=lambda p: abs(p[0] - to)
+            )
+            assert near[0] == pytest.approx(to)
+            read.append(
+                (number[min(number, key=lambda p: abs(p[0] - x) + abs(p[1]))], number[near])
+            )
+    assert read == [(f"{h}", f"{h // (num_heads // g)}") for g in kv for h in range(num_heads)]
+
+
+def test_head_sharing_is_told_in_words():
+    alt = FIGURES["head_sharing_diagram"]().alt
+    assert "3 panels with 8 query heads each" in alt
+    assert "Grouped-query: 2 key heads and 2 value heads; the query heads read 0, 0, 0, 0, 1" in alt
+    assert "Multi-query: 1 key head and 1 value head; the query heads read 0, 0, 0" in alt
+
+
+@pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: plots.five_steps("softmax"), "one of score, modify, mask, normalize, mix"),
+        (lambda: plots.head_sharing_diagram(4, (4, 3)), r"divisors of 4; got \(4, 3\)"),
+        (lambda: plots.head_sharing_diagram(4, ()), "divisors of 4"),
         (lambda: plots.heatmap(torch.rand(2, 3, 4)), r"\(n, m\)"),
         (lambda: plots.heatmap(W, queries=["a"]), "expected 4 labels, one each; got 1"),
         (lambda: plots.heatmap(W, visible=VISIBLE.float()), "bool"),

@@ -12,7 +12,15 @@ def seeded(seed: int = 0) -> Generator:
     return Generator().manual_seed(seed)
 
 
-DRAWS = [tasks.reversal, tasks.next_random_token, tasks.induction, tasks.cipher, tasks.look_back]
+DRAWS = [
+    tasks.reversal,
+    tasks.next_random_token,
+    tasks.induction,
+    tasks.cipher,
+    tasks.look_back,
+    tasks.vector_lookup,
+    tasks.attribute_copy,
+]
 
 
 @pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: draw.__name__)
@@ -54,9 +62,28 @@ def test_look_back_targets():
     assert targets[:, 3:, 2].equal(tokens[:, :-3])
 
 
+def test_pointers_name_what_to_fetch():
+    (vectors, pointer), targets = tasks.vector_lookup(seeded(), 3, length=5, asked=7, width=11)
+    assert (vectors.shape, pointer.shape, targets.shape) == ((3, 5, 11), (3, 7), (3, 7, 11))
+    for b in range(3):
+        for i in range(7):
+            assert targets[b, i].equal(vectors[b, pointer[b, i]])
+    assert set(pointer.unique().tolist()) == set(range(5))
+    (things, pointer), targets = tasks.attribute_copy(seeded(), 3, 5, 7, attributes=2, classes=4)
+    assert targets[2, 6].equal(things[2, pointer[2, 6]])
+    assert set(things.unique().tolist()) == set(range(4))
+
+
 def test_next_token_is_the_next():
     (tokens,), targets = tasks.next_random_token(seeded())
     assert tokens[:, 1:].equal(targets[:, :-1])
+
+
+@pytest.mark.parametrize("num_kv_heads", [1, 2, 4, None])
+def test_every_layer_has_as_many_key_heads(num_kv_heads):
+    model = AttentionOnly(20, 9, num_heads=4, layers=2, num_kv_heads=num_kv_heads)
+    assert [layer.num_kv_heads for layer in model.layers] == [num_kv_heads or 4] * 2
+    assert model(torch.randint(20, (2, 7))).shape == (2, 7, 20)
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -102,6 +129,18 @@ def test_training_learns_and_repeats_itself(capfd):
     assert not model.training
     assert run()[:2] == (losses, accuracy)
     assert capfd.readouterr().err == "", "the bar is no warning"
+
+
+def test_another_loss_is_a_function_of_outputs_and_targets():
+    model = torch.nn.Linear(3, 3, bias=False)
+
+    def draw(generator):
+        x = torch.randn(64, 3, generator=generator)
+        return tasks.Batch((x,), 2 * x)
+
+    losses = train.fit(model, draw, steps=200, lr=0.05, loss=torch.nn.functional.mse_loss)
+    assert losses[-1] < 1e-3
+    torch.testing.assert_close(model.weight.detach(), 2 * torch.eye(3), rtol=0, atol=0.05)
 
 
 def test_ignored_targets_do_not_count():
