@@ -71,6 +71,7 @@ new: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/heads.py
+	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/flash.py
 	$(BIN)/python benchmarks/budgets.py
 
