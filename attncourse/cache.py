@@ -56,7 +56,7 @@ class KVCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both tensors, filled or not: what `attncourse.cost.kv_cache_bytes` says for one layer."""
+        """Bytes of both tensors, filled or not, as `attncourse.cost.kv_cache_bytes` says for one layer."""
         return self.key.nbytes + self.value.nbytes
 
     def positions(self, n: int) -> Int[Tensor, " n"]:

@@ -1,0 +1,82 @@
+"""The judge of 06.grouped_query_attention: right outputs, and no copy of the keys for every query head."""
+
+from dataclasses import dataclass
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from attncourse import spec
+from attncourse.grading.exercise import Calls
+from attncourse.grading.observe import Case, Raised
+
+# One decoding step: 4 query heads to a group, and values narrower than keys, so that enable_gqa copies too.
+STEP = {"b": 2, "h": 12, "g": 3, "n": 1, "m": 300, "d": 20, "e": 16}
+SIZE = "one query, 300 keys: no tensor holds more than twice the numbers of key"
+
+
+def definition(query, key, value):
+    """The loops of the course; the weights are not asked for."""
+    return spec.grouped_query_attention(query, key, value)[0]
+
+
+def call(generator, b, h, g, n, m, d, e, loud=1.0) -> tuple:
+    """Query, key and value."""
+    shapes = (b, h, n, d), (b, g, m, d), (b, g, m, e)
+    return tuple(loud * torch.randn(shape, generator=generator) for shape in shapes)
+
+
+def cases(seed: int) -> list[Case]:
+    """Every axis its own size; both ends of the dial; equal axes; one query; one token; large scores."""
+    g = torch.Generator().manual_seed(seed)
+    sizes = "2 samples, 6 query heads, 3 key heads, 4 queries, 5 keys, head_dim 7, values 8 wide"
+    return [
+        Case(sizes, call(g, 2, 6, 3, 4, 5, 7, 8)),
+        Case("8 query heads, 2 key heads, more queries than keys", call(g, 1, 8, 2, 5, 3, 4, 6)),
+        Case("as many key heads as heads in a group", call(g, 2, 4, 2, 3, 5, 6, 6)),
+        Case("as many key heads as query heads", call(g, 2, 3, 3, 4, 5, 6, 2)),
+        Case("1 key head", call(g, 2, 4, 1, 3, 5, 2, 6)),
+        Case("all sizes equal to 4", call(g, 4, 4, 4, 4, 4, 4, 4)),
+        Case("1 query", call(g, 2, 6, 2, 1, 5, 4, 3)),
+        Case("1 token", call(g, 1, 6, 2, 1, 1, 3, 5)),
+        # float32 rounds the large scores, and the gradients with them
+        Case("large scores", call(g, 1, 6, 2, 4, 5, 3, 6, loud=30.0), gradients=False),
+    ]
+
+
+@dataclass(frozen=True)
+class Thrifty:
+    """Judges the outputs like `Calls`, and the largest tensor of one decoding step."""
+
+    calls: Calls
+
+    def observe(self, answer, seed: int) -> dict:
+        seen = self.calls.observe(answer, seed)
+        return seen | {SIZE: memory(answer)} if callable(answer) else seen
+
+    def expected(self, seed: int) -> dict:
+        return self.calls.expected(seed) | {SIZE: True}
+
+
+class Largest(TorchDispatchMode):
+    """Remembers how many numbers the largest piece of memory holds that an operation returned."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for x in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(x, torch.Tensor):
+                held = x.untyped_storage().nbytes() // x.element_size()
+                self.numbers = max(self.numbers, held)
+        return out
+
+
+def memory(answer):
+    """True when no large tensor was made, else what was seen."""
+    args = call(torch.Generator().manual_seed(7), **STEP)
+    try:
+        with torch.no_grad(), Largest() as largest:
+            answer(*args)
+    except (Exception, SystemExit) as error:
+        return Raised.by(error)
+    return largest.numbers <= 2 * args[1].numel() or "no, one holds more"
