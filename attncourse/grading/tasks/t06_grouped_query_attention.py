@@ -215,7 +215,7 @@ def detached(query, key, value):
 
 EXERCISE = Exercise(
     name="06.grouped_query_attention",
-    number=4,
+    number=5,
     title="Share without copying",
     kind="Implement",
     points=3,
