@@ -150,6 +150,8 @@ def observe_number(answer: Any, rtol: float) -> Any:
     if isinstance(answer, Tensor):
         return Close(answer.detach().double().cpu(), rtol)
     several = isinstance(answer, tuple | list)
+    if several:
+        answer = [x.item() if isinstance(x, Tensor) and x.numel() == 1 else x for x in answer]
     if not all(isinstance(x, numbers.Real) for x in (answer if several else [answer])):
         return answer
     if isinstance(answer, bool):
@@ -225,6 +227,8 @@ def _difference_tensor(expected: Tensor, seen: Any) -> str:
         return f"expected dtype {expected.dtype}, got {seen.dtype}"
     if seen.is_complex():
         return f"expected real numbers, got dtype {seen.dtype}"
+    if seen.dtype in (torch.float16, torch.bfloat16):
+        return f"expected float32 or a higher precision, got dtype {seen.dtype}"
     if seen.layout != torch.strided or seen.is_meta:
         return f"expected a plain tensor, got layout {seen.layout} on {seen.device}"
     a, b = expected.double(), seen.double().cpu()

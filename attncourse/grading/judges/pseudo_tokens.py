@@ -38,21 +38,36 @@ class Layers:
             p.data = draw(name, p.shape, seed)
         x = loud * draw("x", (batch, n, embed_dim), seed)
         before, past = x.clone(), torch.ones(n, n, dtype=torch.bool).tril()
-        for what, mask in ((label, None), (f"{label}, causal", past)):
+        pattern = (draw("mask", (n, n), seed) > 0) | torch.eye(n, dtype=torch.bool)
+        masks = {label: (), f"{label}, causal": (past,), f"{label}, another mask": (pattern,)}
+        copies = {what: [m.clone() for m in mask] for what, mask in masks.items()}
+        for what, mask in masks.items():
             try:
-                output, weights = layer(x, mask)
+                output, weights = layer(x, *mask)
                 seen[f"{what}, weights"] = weights.detach()
                 seen[f"{what}, output"] = output.detach()
                 if output.requires_grad:
                     output.square().sum().backward()
             except (Exception, SystemExit) as error:
-                if isinstance(error, NotImplementedError) and is_stub(error) and mask is None:
+                if isinstance(error, NotImplementedError) and is_stub(error) and not mask:
                     raise
                 seen[f"{what}, weights"] = Raised.by(error)
-        for name in ("q_proj.weight", "kv_proj.weight", "kv_proj.bias", "out_proj.weight"):
+        of_key, of_value = slice(embed_dim // num_heads), slice(embed_dim // num_heads, None)
+        for name, part, rows in (
+            ("q_proj.weight", "", slice(None)),
+            ("kv_proj.weight", ", rows of the key", of_key),
+            ("kv_proj.weight", ", rows of the value", of_value),
+            ("kv_proj.bias", "", slice(None)),
+            ("out_proj.weight", "", slice(None)),
+        ):
             g = params[name].grad if name in params else None
-            seen[f"{label}, gradient reaches {name}"] = g is not None and bool(g.any())
+            seen[f"{label}, gradient reaches {name}{part}"] = g is not None and bool(g[rows].any())
         seen[f"{label}, x left unchanged"] = torch.equal(x, before)
+        seen[f"{label}, attn_mask left unchanged"] = all(
+            torch.equal(m, c)
+            for what in masks
+            for m, c in zip(masks[what], copies[what], strict=True)
+        )
         return seen
 
     def expected(self, seed: int) -> dict:

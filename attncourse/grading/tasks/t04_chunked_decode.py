@@ -29,6 +29,12 @@ def cases(seed: int) -> list[Case]:
         new = slice(start, end)
         return (q[:, :, new], k[:, :, new], v[:, :, new], k[:, :, :start], v[:, :, :start])
 
+    def far():
+        """Each score is 1024 plus or minus a little, or -1024: exp has no number for it, in float64 either."""
+        q, k, v = whole(1, 2, 7, 4, 5)
+        q[..., 0], k[..., 0] = 32.0 * (-1.0) ** torch.arange(7), 64.0
+        return q, k, v
+
     sequence, found = whole(2, 3, 5, 4, 7), []
     for size in range(1, 6):
         for start in range(0, 5, size):
@@ -39,6 +45,7 @@ def cases(seed: int) -> list[Case]:
         *found,
         Case("4 new tokens behind 2, 1 head", call(*whole(1, 1, 6, 5, 3), 2, 6)),
         Case("large scores", call(*whole(1, 2, 7, 6, 5, 12.0), 4, 7), gradients=False),
+        Case("scores near 1024 and -1024", call(*far(), 3, 7), gradients=False),
     ]
 
 
@@ -166,6 +173,47 @@ def scaled(says, scale):
 scaled("The scores are not divided by sqrt(head_dim).", lambda d, m, n: 1.0)
 scaled("The scores are divided by head_dim, not by its square root.", lambda d, m, n: 1 / d)
 scaled("The scores are divided by the root of the number of keys.", lambda d, m, n: m**-0.5)
+
+
+def shared_out(says, weights_of, hidden=-math.inf):
+    """Register the right answer with another softmax, or another number for what is hidden."""
+
+    @MISTAKES.add(says)
+    def wrong(query, key, value, past_key, past_value):
+        keys, values = extend(key, value, past_key, past_value)
+        n, m = query.size(2), keys.size(2)
+        scores = query @ keys.mT * query.size(-1) ** -0.5
+        weights = weights_of(scores.masked_fill(~triangle(n, m, m - n), hidden))
+        return weights.to(values.dtype) @ values, keys, values
+
+
+def bare(scores):
+    e = scores.exp()
+    return e / e.sum(-1, keepdim=True)
+
+
+shared_out(
+    "The exponentials overflow on large scores; subtract the largest of each row, as torch.softmax does.",
+    bare,
+)
+shared_out(
+    "The exponentials overflow on large scores, in float64 as well; subtract the largest of each row.",
+    lambda scores: bare(scores.double()),
+)
+shared_out(
+    "The largest of all scores is subtracted, so rows far below it vanish; subtract that of each row.",
+    lambda scores: bare(scores - scores.max()),
+)
+shared_out(
+    "The largest of all scores is subtracted, in float64, but rows far below it vanish there as well; "
+    "subtract that of each row.",
+    lambda scores: bare(scores.double() - scores.max()),
+)
+shared_out(
+    "Hidden scores become -100, which is more than some scores; minus infinity is less than any.",
+    lambda scores: torch.softmax(scores, dim=-1),
+    hidden=-100.0,
+)
 
 
 @MISTAKES.add("The past stands behind the new tokens; the cached keys and values come first.")

@@ -42,7 +42,7 @@ def cases(seed: int) -> list[Case]:
     some = [int(torch.randint(2, 30, (), generator=g)) for _ in range(6)]
     calls = {
         "Llama 2 70B, 4096 tokens": (1, 80, 8, 4096, 128, 128, torch.float16),
-        "3 sequences, values of another width": (3, 5, 7, 11, 13, 17, torch.float32),
+        "3 sequences, values of another width": (3, 5, 7, 11, 13, 18, torch.float32),
         "1 key head, bfloat16": (2, 12, 1, 100, 64, 64, torch.bfloat16),
         "float64, 1 layer": (2, 1, 3, 5, 4, 6, torch.float64),
         "int8": (2, 3, 4, 5, 16, 8, torch.int8),
@@ -94,6 +94,9 @@ for says, wrong in (
      lambda b, c, g, m, d, e, t: 2 * b * c * g * m * e * t.itemsize),
     ("head_dim and value_dim are added twice: one tensor has head_dim, the other value_dim.",
      lambda b, c, g, m, d, e, t: 2 * b * c * g * m * (d + e) * t.itemsize),
+    ("The mean width (head_dim + value_dim) // 2 drops a half when one is odd and the other even; add "
+     "the widths.",
+     lambda b, c, g, m, d, e, t: 2 * b * c * g * m * ((d + e) // 2) * t.itemsize),
     ("head_dim and value_dim are multiplied; keys and values lie side by side, so add them.",
      lambda b, c, g, m, d, e, t: b * c * g * m * d * e * t.itemsize),
     ("Two tensors of head_dim with 2 bytes a number: the values' width and dtype are ignored.",

@@ -19,6 +19,8 @@ def cases(seed: int) -> list[Case]:
         shapes = (b, h, 1, d), (b, 1, m, d), (b, 1, m, e)
         return tuple(loud * torch.randn(s, generator=g) for s in shapes)
 
+    far = call(1, 3, 5, 4, 4)  # scores near 1024 and -1024: exp has no number for them
+    far[0][..., 0], far[1][..., 0] = torch.tensor([[[32.0], [-32.0], [32.0]]]), 64.0
     return [
         Case("2 samples, 3 heads, 5 tokens, head_dim 6, values 7 wide", call(2, 3, 5, 6, 7)),
         Case("as many samples as heads", call(3, 3, 4, 5, 2)),
@@ -26,6 +28,7 @@ def cases(seed: int) -> list[Case]:
         Case("1 head", call(2, 1, 4, 3, 5)),
         Case("1 token", call(2, 3, 1, 4, 4)),
         Case("large scores", call(2, 3, 5, 6, 4, loud=30.0)),
+        Case("scores near 1024 and -1024", far),
         Case(MEASURED, call(3, 4, 512, 16, 16)),
     ]
 
@@ -244,6 +247,26 @@ def scaled_by_heads(query, key, value):
 def softmax_over_heads(query, key, value):
     scores = query[:, :, 0] @ key[:, 0].mT / query.size(-1) ** 0.5
     return (torch.softmax(scores, dim=1) @ value[:, 0])[:, :, None]
+
+
+def exponentials(scores):
+    e = scores.exp()
+    return e / e.sum(-1, keepdim=True)
+
+
+for says, weights_from in (
+    ("The exponentials overflow on large scores; subtract the largest of each row, as torch.softmax "
+     "does.", exponentials),
+    ("The exponentials overflow on large scores, in float64 as well; subtract the largest of each row.",
+     lambda s: exponentials(s.double())),
+    ("The largest of all scores is subtracted, so heads far below it vanish; subtract that of each row.",
+     lambda s: exponentials(s - s.max())),
+):  # fmt: skip
+
+    @MISTAKES.add(says)
+    def bare(query, key, value, weights_from=weights_from):
+        weights = weights_from(query[:, :, 0] @ key[:, 0].mT / query.size(-1) ** 0.5)
+        return (weights.float() @ value[:, 0])[:, :, None]
 
 
 @MISTAKES.add("The heads are averaged before they ask; every head asks its own question.")

@@ -24,6 +24,8 @@ def cases(seed: int) -> list[Case]:
         shapes = (b, h, n, d), (b, m, d), (b, m, e)
         return (*(loud * torch.randn(s, generator=g) for s in shapes), is_causal)
 
+    far = call(1, 2, 4, 5, 4, 3, True)  # scores near 1024 and -1024: exp has no number for them
+    far[0][..., 0], far[1][..., 0] = 32.0 * (-1.0) ** torch.arange(4), 64.0
     return [
         Case(
             "2 samples, 3 heads, 4 queries, 5 keys, head_dim 6, values 7 wide",
@@ -39,6 +41,7 @@ def cases(seed: int) -> list[Case]:
         # float32 rounds the large scores, and the gradients with them
         Case("large scores", call(1, 2, 4, 5, 3, 6, False, loud=30.0), gradients=False),
         Case("large scores, causal", call(1, 2, 4, 4, 3, 6, True, loud=30.0), gradients=False),
+        Case("scores near 1024 and -1024, causal", far, gradients=False),
     ]
 
 
@@ -183,33 +186,35 @@ def unfolded_wrongly(query, key, value, is_causal):
     return tuple(x.unflatten(1, (n, h)).transpose(1, 2) for x in (out, weights))
 
 
-@MISTAKES.add(
-    "Hidden scores are set to 0 instead of minus infinity, so hidden keys keep some weight."
-)
-def hidden_scores_are_zero(query, key, value, is_causal):
-    scores = query @ key[:, None].mT / query.size(-1) ** 0.5
-    if is_causal:
-        scores = scores * visible(query.size(2), key.size(1))
-    weights = torch.softmax(scores, dim=-1)
-    return weights @ value[:, None], weights
-
-
 @MISTAKES.add("The causal mask is (n, n); it has one row a query and one column a key: (n, m).")
 def square_mask(query, key, value, is_causal):
     mask = visible(query.size(2), query.size(2)) if is_causal else None
     return attend(query, key[:, None], value[:, None], mask)
 
 
-@MISTAKES.add(
-    "The exponential overflows on large scores; subtract the largest score of the row first, as "
-    "torch.softmax does."
-)
-def overflowing(query, key, value, is_causal):
-    scores = query @ key[:, None].mT / query.size(-1) ** 0.5
-    if is_causal:
-        scores = scores.masked_fill(~visible(*scores.shape[2:]), -math.inf)
-    weights = scores.exp() / scores.exp().sum(-1, keepdim=True)
-    return weights @ value[:, None], weights
+def exponentials(s):
+    return s.exp() / s.exp().sum(-1, keepdim=True)
+
+
+for says, hidden, weights_of in (
+    ("Hidden scores are set to 0 instead of minus infinity, so hidden keys keep some weight.",
+     0.0, lambda s: s.softmax(-1)),
+    ("Hidden scores become -100, which is more than some scores; minus infinity is less than any.",
+     -100.0, lambda s: s.softmax(-1)),
+    ("The exponential overflows on large scores; subtract the largest score of the row first, as "
+     "torch.softmax does.", -math.inf, exponentials),
+    ("The exponential overflows on large scores, in float64 as well; subtract the largest of the row.",
+     -math.inf, lambda s: exponentials(s.double()).float()),
+    ("The largest of all scores is subtracted; rows far below it vanish. Subtract that of the row.",
+     -math.inf, lambda s: exponentials(s - s.max())),
+):  # fmt: skip
+
+    @MISTAKES.add(says)
+    def shared_out(q, key, value, is_causal, hidden=hidden, weights_of=weights_of):
+        scores = q @ key[:, None].mT / q.size(-1) ** 0.5
+        mask = visible(*scores.shape[2:]) | (not is_causal)
+        weights = weights_of(scores.masked_fill(~mask, hidden))
+        return weights @ value[:, None], weights
 
 
 @MISTAKES.add("The query is scaled in place; the caller finds it changed.")

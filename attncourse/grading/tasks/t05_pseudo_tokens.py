@@ -215,6 +215,18 @@ wrong(
     "attn_mask is turned around; True means may attend.",
     forward=masked_by(lambda mask: mask if mask is None else ~mask),
 )
+wrong(
+    "attn_mask is taken for a causal one, whatever it says; use its entries.",
+    forward=masked_by(lambda mask: mask if mask is None else torch.ones_like(mask).tril()),
+)
+wrong(
+    "attn_mask is turned around in place, which changes the caller's mask.",
+    forward=masked_by(lambda mask: mask if mask is None else ~mask.logical_not_()),
+)
+wrong(
+    "attn_mask has no default; the signature is forward(x, attn_mask=None).",
+    forward=lambda self, x, attn_mask: Projections.forward(self, x, attn_mask),
+)
 wrong("The scores are not divided by the square root of head_dim.", attend=scaled_by(lambda q: 1.0))
 wrong(
     "The scale uses embed_dim; it is the square root of head_dim.",
@@ -245,6 +257,13 @@ wrong(
     "The order is (weights, output); return (output, weights).",
     forward=lambda self, x, mask=None: Projections.forward(self, x, mask)[::-1],
 )
+for says, detached in (
+    ("No gradient reaches the rows of the key; keys are detached.", 0),
+    ("No gradient reaches the rows of the value; values are detached.", 1),
+):
+    wrong(says, keys_and_values=lambda self, x, which=detached: [
+        t.detach() if k == which else t for k, t in enumerate(self.kv_proj(x).chunk(2, dim=-1))
+    ])  # fmt: skip
 wrong("No gradient reaches keys and values; they are detached.",
       keys_and_values=lambda self, x: self.kv_proj(x).detach().chunk(2, dim=-1))  # fmt: skip
 

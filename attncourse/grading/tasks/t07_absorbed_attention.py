@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.judges.absorbed_attention import Thrifty, cases, definition
+from attncourse.grading.judges.absorbed_attention import SIZE, cases, definition, memory
+from attncourse.grading.judges.largest import Thrifty
 
 ACCEPTED = Accepted()
 
@@ -153,6 +154,19 @@ def one_head_at_a_time(query, q_rotary, latent, k_rotary, w_k, w_v):
     return torch.stack(outputs, dim=1), torch.stack(maps, dim=1)
 
 
+@MISTAKES.add(
+    "The results are right, but keys and values are made, for one sample and one head at a time; absorb "
+    "w_k and w_v instead."
+)
+def one_sample_at_a_time(*args):
+    *batched, w_k, w_v = args
+    found = [
+        one_head_at_a_time(*one, w_k, w_v)
+        for one in zip(*(x.split(1) for x in batched), strict=True)
+    ]
+    return tuple(torch.cat(x) for x in zip(*found, strict=True))
+
+
 def variant(says, scale=scale_of, part=lambda scores, rotary: scores + rotary, w=blocks, axis=-1):
     """Right but for one of its steps."""
 
@@ -260,6 +274,23 @@ def bare_exponentials(query, q_rotary, latent, k_rotary, w_k, w_v):
     return out_of(query, weights, latent, w_v), weights
 
 
+@MISTAKES.add("The exponentials overflow on large scores, in float64 as well; use torch.softmax.")
+def exponentials_in_float64(query, q_rotary, latent, k_rotary, w_k, w_v):
+    e = torch.exp(scores_of(query, q_rotary, latent, k_rotary, w_k).double())
+    weights = (e / e.sum(-1, keepdim=True)).float()
+    return out_of(query, weights, latent, w_v), weights
+
+
+@MISTAKES.add(
+    "The largest of all scores is subtracted, so heads far below it vanish; subtract that of each row."
+)
+def largest_of_all(query, q_rotary, latent, k_rotary, w_k, w_v):
+    scores = scores_of(query, q_rotary, latent, k_rotary, w_k)
+    e = torch.exp(scores - scores.max())
+    weights = e / e.sum(-1, keepdim=True)
+    return out_of(query, weights, latent, w_v), weights
+
+
 @MISTAKES.add("No gradient flows through the weights; they are detached.")
 def detached(query, q_rotary, latent, k_rotary, w_k, w_v):
     weights = torch.softmax(scores_of(query, q_rotary, latent, k_rotary, w_k), dim=-1).detach()
@@ -283,7 +314,7 @@ EXERCISE = Exercise(
     difficulty=4,
     minutes=25,
     needs="sections 'By hand' and 'The function' of chapter 7",
-    judge=Thrifty(Calls(definition, cases)),
+    judge=Thrifty(Calls(definition, cases), SIZE, memory),
     hints=(
         "Five moves: absorb w_k into the query, score against latents and rotary keys, scale and "
         "softmax, mix the latents, multiply by w_v.",
