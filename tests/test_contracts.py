@@ -30,13 +30,17 @@ def test_every_public_function_and_layer_is_a_variant():
         if inspect.isclass(x) and x.__module__ == heads.__name__
     }
     tested = {name.split(",")[0] for name in VARIANTS}
-    assert layers | {
-        "attention",
-        "scaled_dot_product_attention",
-        "flash_attention",
-        "cached_attention",
-        "LatentAttention",
-    } == tested
+    assert (
+        layers
+        | {
+            "attention",
+            "scaled_dot_product_attention",
+            "flash_attention",
+            "cached_attention",
+            "LatentAttention",
+        }
+        == tested
+    )
 
 
 def test_table_of_the_book(write_table):
