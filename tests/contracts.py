@@ -253,9 +253,8 @@ def memory(make):
     for n, m in ((61, 61), (122, 122)) if make().stored else ((600, 700),):
         variant = make(n=n, m=m, d=4, e=4)  # a fused function may want equal widths
         needed = largest_tensor(variant.run, *variant.inputs)
-        b, h = (variant.stored(*variant.inputs)[1] if variant.stored else variant.inputs[0]).shape[
-            :2
-        ]
+        weights = variant.stored(*variant.inputs)[1] if variant.stored else None
+        b, h = (variant.inputs[0] if weights is None else weights).shape[:2]
         scores = cost.score_bytes(b, h, n, m, bytes_per_number=8)
         if variant.stored:
             assert largest_tensor(variant.stored, *variant.inputs) == scores

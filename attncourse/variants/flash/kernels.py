@@ -71,9 +71,8 @@ def forward_kernel(
     """Output and log-sum-exp of one block of rows of one query head. Scores count in powers of 2."""
     blocks = tl.cdiv(n, BLOCK_M)
     head = (tl.program_id(0) // blocks).to(tl.int64)  # counts through the samples as well
-    first = (
-        blocks - 1 - tl.program_id(0) % blocks
-    ) * BLOCK_M  # the longest causal rows start first
+    # The longest causal rows start first.
+    first = (blocks - 1 - tl.program_id(0) % blocks) * BLOCK_M
     rows = first + tl.arange(0, BLOCK_M)
     K += head // group * m * D
     V += head // group * m * E
