@@ -157,6 +157,7 @@ class Exercise:
 
     Args:
         name: ``"03.split_heads"``: chapter and function.
+        answer: what the answer is called in the notebook.
         number: where it stands in the notebook of its chapter, from 1.
         title, kind, points, difficulty (1 to 5), minutes, needs: what its card says.
         judge: `Calls`, `Number` or `Facts`.
@@ -166,6 +167,7 @@ class Exercise:
     """
 
     name: str
+    answer: str
     number: int
     title: str
     kind: str

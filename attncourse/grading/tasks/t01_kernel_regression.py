@@ -184,6 +184,7 @@ def detached(query, keys, values, bandwidth):
 
 EXERCISE = Exercise(
     name="01.kernel_regression",
+    answer="kernel_regression",
     number=2,
     title="Kernel regression",
     kind="Implement",

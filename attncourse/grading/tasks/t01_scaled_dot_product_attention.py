@@ -192,6 +192,7 @@ def in_place(query, key, value):
 
 EXERCISE = Exercise(
     name="01.scaled_dot_product_attention",
+    answer="scaled_dot_product_attention",
     number=3,
     title="Scaled dot-product attention",
     kind="Implement",

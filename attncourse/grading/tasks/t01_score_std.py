@@ -62,6 +62,7 @@ MISTAKES = [
 
 EXERCISE = Exercise(
     name="01.score_std",
+    answer="standard_deviation",
     number=4,
     title="The size of a dot product",
     kind="Predict",

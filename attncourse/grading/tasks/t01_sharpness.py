@@ -46,6 +46,7 @@ MISTAKES = [
 
 EXERCISE = Exercise(
     name="01.sharpness",
+    answer="smallest_scale",
     number=1,
     title="From soft to hard",
     kind="Measure",

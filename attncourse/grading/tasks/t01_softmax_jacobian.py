@@ -208,6 +208,7 @@ def first_row_only(scores):
 
 EXERCISE = Exercise(
     name="01.softmax_jacobian",
+    answer="softmax_jacobian",
     number=5,
     title="The Jacobian of the softmax",
     kind="Implement",

@@ -142,6 +142,7 @@ def four_axes(n, m):
 
 EXERCISE = Exercise(
     name="02.causal_mask",
+    answer="causal_mask",
     number=1,
     title="A causal mask",
     kind="Implement",

@@ -181,6 +181,7 @@ def additive(lengths, n):
 
 EXERCISE = Exercise(
     name="02.decoder_mask",
+    answer="decoder_mask",
     number=2,
     title="The mask of a decoder",
     kind="Implement",

@@ -301,6 +301,7 @@ def detached(query, key, value, mask):
 
 EXERCISE = Exercise(
     name="02.empty_row",
+    answer="attention",
     number=3,
     title="The empty row",
     kind="Repair",

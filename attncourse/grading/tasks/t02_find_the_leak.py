@@ -311,6 +311,7 @@ def cut(model, x):
 
 EXERCISE = Exercise(
     name="02.find_the_leak",
+    answer="first_leak",
     number=6,
     title="Find the leak",
     kind="Measure",

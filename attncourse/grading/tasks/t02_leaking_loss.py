@@ -62,6 +62,7 @@ MISTAKES = [
 
 EXERCISE = Exercise(
     name="02.leaking_loss",
+    answer="leaking_loss",
     number=7,
     title="Too good to be true",
     kind="Predict",

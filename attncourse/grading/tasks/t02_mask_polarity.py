@@ -294,6 +294,7 @@ def unknown_is_not_implemented(mask, convention):
 
 EXERCISE = Exercise(
     name="02.mask_polarity",
+    answer="to_attend",
     number=4,
     title="Four conventions, one meaning",
     kind="Repair",

@@ -217,6 +217,7 @@ def over_queries(query, key, value, mask):
 
 EXERCISE = Exercise(
     name="02.one_mask_per_sample",
+    answer="attention_per_sample",
     number=5,
     title="One mask per sample",
     kind="Repair",

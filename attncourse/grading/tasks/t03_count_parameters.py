@@ -50,6 +50,7 @@ for says, number in (
 
 EXERCISE = Exercise(
     name="03.count_parameters",
+    answer="parameters",
     number=1,
     title="Count the parameters",
     kind="Predict",

@@ -208,6 +208,7 @@ MISTAKES.add("Pass the class, not an instance.")(Remainder(6, 2))
 
 EXERCISE = Exercise(
     name="03.head_dim",
+    answer="RepairedAttention",
     number=5,
     title="Refuse a head_dim that does not fit",
     kind="Repair",

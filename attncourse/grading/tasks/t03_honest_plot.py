@@ -310,6 +310,7 @@ MISTAKES.add("Pass the class, not an instance.")(
 
 EXERCISE = Exercise(
     name="03.honest_plot",
+    answer="HonestAttention",
     number=6,
     title="Plot the weights that were used",
     kind="Repair",

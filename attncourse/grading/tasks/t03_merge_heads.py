@@ -163,6 +163,7 @@ def detached(heads):
 
 EXERCISE = Exercise(
     name="03.merge_heads",
+    answer="merge_heads",
     number=3,
     title="Merge the heads",
     kind="Repair",

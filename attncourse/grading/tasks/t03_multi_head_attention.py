@@ -301,6 +301,7 @@ def detached(query, key, value, w_q, w_k, w_v, w_o, num_heads):
 
 EXERCISE = Exercise(
     name="03.multi_head_attention",
+    answer="multi_head_attention",
     number=4,
     title="Multi-head attention",
     kind="Implement",

@@ -174,6 +174,7 @@ def detached(x, num_heads):
 
 EXERCISE = Exercise(
     name="03.split_heads",
+    answer="split_heads",
     number=2,
     title="Split the width into heads",
     kind="Implement",

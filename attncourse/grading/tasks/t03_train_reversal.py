@@ -246,6 +246,7 @@ for says, answer in (
 
 EXERCISE = Exercise(
     name="03.train_reversal",
+    answer="model",
     number=7,
     title="Train a model to read backwards",
     kind="Train",

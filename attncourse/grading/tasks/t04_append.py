@@ -309,6 +309,7 @@ MISTAKES.add("Pass the class, not an instance.")(Slices(BATCH, HEADS, MAX_LENGTH
 
 EXERCISE = Exercise(
     name="04.append",
+    answer="RepairedCache",
     number=6,
     title="A cache that writes in the wrong place",
     kind="Repair",

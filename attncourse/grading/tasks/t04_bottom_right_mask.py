@@ -113,6 +113,7 @@ rule("All queries get the row of the first one; each reads up to itself.",
 
 EXERCISE = Exercise(
     name="04.bottom_right_mask",
+    answer="bottom_right_mask",
     number=3,
     title="The mask behind a cache",
     kind="Implement",

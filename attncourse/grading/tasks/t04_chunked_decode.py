@@ -294,6 +294,7 @@ def last_query_only(query, key, value, past_key, past_value):
 
 EXERCISE = Exercise(
     name="04.chunked_decode",
+    answer="chunked_decode",
     number=4,
     title="Attention in chunks",
     kind="Implement",

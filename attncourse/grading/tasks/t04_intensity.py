@@ -38,6 +38,7 @@ for says, number in (
 
 EXERCISE = Exercise(
     name="04.intensity",
+    answer="flops_per_byte",
     number=1,
     title="FLOPs per byte",
     kind="Predict",

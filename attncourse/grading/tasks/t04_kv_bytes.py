@@ -140,6 +140,7 @@ for says, wrong in (
 
 EXERCISE = Exercise(
     name="04.kv_bytes",
+    answer="kv_bytes",
     number=2,
     title="The size of a cache",
     kind="Implement",

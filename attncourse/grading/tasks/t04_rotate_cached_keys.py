@@ -244,6 +244,7 @@ def detached(query, key, value, past_key, past_value):
 
 EXERCISE = Exercise(
     name="04.rotate_cached_keys",
+    answer="step",
     number=5,
     title="Positions that restart",
     kind="Repair",

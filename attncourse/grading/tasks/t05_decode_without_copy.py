@@ -296,6 +296,7 @@ def keys_mixed(query, key, value):
 
 EXERCISE = Exercise(
     name="05.decode_without_copy",
+    answer="decode_step",
     number=5,
     title="Decode without a copy",
     kind="Implement",

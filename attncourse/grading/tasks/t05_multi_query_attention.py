@@ -298,6 +298,7 @@ def detached(query, key, value, is_causal):
 
 EXERCISE = Exercise(
     name="05.multi_query_attention",
+    answer="multi_query_attention",
     number=3,
     title="Multi-query attention",
     kind="Implement",

@@ -112,6 +112,7 @@ for says, count in (
 
 EXERCISE = Exercise(
     name="05.param_count",
+    answer="param_count",
     number=1,
     title="Count what is learned",
     kind="Implement",

@@ -270,6 +270,7 @@ wrong("No gradient reaches keys and values; they are detached.",
 
 EXERCISE = Exercise(
     name="05.pseudo_tokens",
+    answer="RepairedAttention",
     number=4,
     title="Slices are not tokens",
     kind="Repair",

@@ -61,6 +61,7 @@ for says, numbers in (
 
 EXERCISE = Exercise(
     name="05.what_shrinks",
+    answer="factors",
     number=2,
     title="What shrinks?",
     kind="Predict",

@@ -49,6 +49,7 @@ for says, number in (
 
 EXERCISE = Exercise(
     name="06.cache_dial",
+    answer="num_kv_heads",
     number=2,
     title="Set the dial",
     kind="Predict",

@@ -216,6 +216,7 @@ def detached(query, key, value):
 
 EXERCISE = Exercise(
     name="06.grouped_query_attention",
+    answer="grouped_query_attention",
     number=5,
     title="Share without copying",
     kind="Implement",

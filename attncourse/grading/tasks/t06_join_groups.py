@@ -171,6 +171,7 @@ def batch_flattened(heads):
 
 EXERCISE = Exercise(
     name="06.join_groups",
+    answer="join_groups",
     number=3,
     title="Join the groups without a leak",
     kind="Repair",

@@ -189,6 +189,7 @@ def in_place(x, num_heads, num_kv_heads):
 
 EXERCISE = Exercise(
     name="06.mean_pool",
+    answer="mean_pool",
     number=7,
     title="Convert a checkpoint",
     kind="Implement",

@@ -245,6 +245,7 @@ mistake(
 
 EXERCISE = Exercise(
     name="06.repair_no_softmax",
+    answer="grouped_attention",
     number=4,
     title="Give the heads back",
     kind="Repair",

@@ -259,6 +259,7 @@ wrong(
 
 EXERCISE = Exercise(
     name="06.share_the_keys",
+    answer="GroupedLayer",
     number=6,
     title="Share the keys",
     kind="Repair",

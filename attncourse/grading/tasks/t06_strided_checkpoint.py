@@ -209,6 +209,7 @@ def in_place(w_q, w_o, num_heads, num_kv_heads):
 
 EXERCISE = Exercise(
     name="06.strided_checkpoint",
+    answer="load_strided",
     number=8,
     title="Load a strided checkpoint",
     kind="Repair",

@@ -44,6 +44,7 @@ for says, number in (
 
 EXERCISE = Exercise(
     name="06.who_reads_whom",
+    answer="key_heads",
     number=1,
     title="Who reads whom",
     kind="Predict",

@@ -215,6 +215,7 @@ def changed_in_place(query, w_k):
 
 EXERCISE = Exercise(
     name="07.absorb_query",
+    answer="absorb_query",
     number=2,
     title="Move the matrix to the query",
     kind="Implement",

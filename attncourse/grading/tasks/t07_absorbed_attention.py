@@ -307,6 +307,7 @@ def scaled_in_place(query, q_rotary, latent, k_rotary, w_k, w_v):
 
 EXERCISE = Exercise(
     name="07.absorbed_attention",
+    answer="absorbed_attention",
     number=3,
     title="One step without keys and values",
     kind="Implement",

@@ -69,6 +69,7 @@ for says, number in (
 
 EXERCISE = Exercise(
     name="07.cache_bytes",
+    answer="cache_bytes",
     number=1,
     title="The cache of DeepSeek-V2",
     kind="Predict",

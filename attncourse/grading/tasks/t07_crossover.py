@@ -66,6 +66,7 @@ for says, number in (
 
 EXERCISE = Exercise(
     name="07.crossover",
+    answer="largest_n",
     number=5,
     title="Where plain overtakes absorbed",
     kind="Measure",

@@ -266,6 +266,7 @@ def turned_before_the_split(x, positions, w_q, w_qr, w_c, w_kr, w_k, num_heads):
 
 EXERCISE = Exercise(
     name="07.repair_rotary",
+    answer="repaired_scores",
     number=4,
     title="Turn the right part",
     kind="Repair",
