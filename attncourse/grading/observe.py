@@ -2,7 +2,6 @@
 
 import numbers
 import re
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,23 +49,6 @@ class Raised:
             return cls(kind, str(error))
         except Exception:  # an error that cannot say what it is
             return cls(kind, type(error).__name__)
-
-
-@contextmanager
-def clean_slate():
-    """float32, gradients, the CPU, whatever a notebook or an answer has set; nothing stays behind."""
-    dtype = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        with (
-            torch.random.fork_rng(devices=[]),
-            torch.inference_mode(False),
-            torch.enable_grad(),
-            torch.device("cpu"),
-        ):
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
 
 
 def is_stub(error: NotImplementedError) -> bool:

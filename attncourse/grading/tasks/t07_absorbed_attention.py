@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.judges.absorbed_attention import SIZE, cases, definition, memory
+from attncourse.grading.judges.absorbed_attention import BUDGET, SIZE, cases, definition, memory
 from attncourse.grading.judges.largest import Thrifty
 
 ACCEPTED = Accepted()
@@ -315,7 +315,7 @@ EXERCISE = Exercise(
     difficulty=4,
     minutes=25,
     needs="sections 'By hand' and 'The function' of chapter 7",
-    judge=Thrifty(Calls(definition, cases), SIZE, memory),
+    judge=Thrifty(Calls(definition, cases), SIZE, memory, BUDGET),
     hints=(
         "Five moves: absorb w_k into the query, score against latents and rotary keys, scale and "
         "softmax, mix the latents, multiply by w_v.",

@@ -1,0 +1,83 @@
+"""Grade one submission: the judge is here, the answer is far away.
+
+The inputs are drawn from a secret and the digest of the submission: nobody can prepare for them, and the
+same submission always gets the same.
+"""
+
+import hashlib
+import hmac
+from pathlib import Path
+
+from attncourse.grading.allow import violations
+from attncourse.grading.classroom import Graded, Submission
+from attncourse.grading.classroom.session import Session
+from attncourse.grading.classroom.submissions import read
+from attncourse.grading.exercise import Verdict
+from attncourse.grading.far.sandbox import Limits, Sandbox
+from attncourse.grading.tasks import load, names
+
+
+class Grader:
+    """Grades submissions one after the other, each in a fresh worker. A context manager.
+
+    Args:
+        secret: what the inputs are drawn from.
+        seconds: of each cell, and of each exercise.
+        limits: of memory, processes and files.
+        bubblewrap: False does without.
+    """
+
+    def __init__(
+        self,
+        secret: bytes,
+        seconds: float = 120.0,
+        limits: Limits | None = None,
+        bubblewrap: bool = True,
+    ):
+        self.secret, self.seconds = secret, seconds
+        self.sandbox = Sandbox(limits, bubblewrap)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    def close(self) -> None:
+        """End the sandbox."""
+        self.sandbox.close()
+
+    @property
+    def protections(self) -> tuple[tuple[str, str], ...]:
+        """What protects, and whether it is in force or why not."""
+        return self.sandbox.protections
+
+    @property
+    def official(self) -> bool:
+        """True when the sandbox hides the machine from the submissions."""
+        return self.sandbox.official
+
+    def grade(self, student: str, path: Path, root: Path) -> Graded:
+        """Read, run and judge one notebook; never raises for anything that is in it."""
+        return self.judge(read(student, path, root), root)
+
+    def judge(self, submission: Submission, root: Path) -> Graded:
+        """Run and judge a submission that was read."""
+        exercises = [load(name) for name in names() if name[:2] in submission.chapters]
+        verdicts = []
+        with Session(self.sandbox, submission.cells, self.seconds) as session:
+            for exercise in exercises:
+                banned = tuple(violations(submission.cells, exercise))
+                if banned:
+                    verdict = Verdict(exercise.name, "not allowed", 0, exercise.points, banned)
+                else:
+                    verdict = session.judge(exercise, self.seed(submission, exercise.name))
+                verdicts.append(verdict)
+        file = submission.path.relative_to(root).as_posix()
+        problems = *submission.problems, *session.problems
+        return Graded(submission.student, file, submission.digest, tuple(verdicts), problems)
+
+    def seed(self, submission: Submission, exercise: str) -> int:
+        """The seed of the inputs for this answer."""
+        message = f"{submission.digest} {exercise}".encode()
+        return int.from_bytes(hmac.digest(self.secret, message, hashlib.sha256)[:4]) >> 1

@@ -1,0 +1,139 @@
+"""One submission in its sandbox: run its cells, then judge its answers one by one."""
+
+import time
+import warnings
+from collections.abc import Iterable
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+
+from attncourse.grading.classroom import Cell
+from attncourse.grading.classroom.stand_ins import stand_in
+from attncourse.grading.exercise import Exercise, Verdict
+from attncourse.grading.far.peer import Calls, Peer
+from attncourse.grading.far.sandbox import Sandbox
+from attncourse.grading.far.wire import Lost
+
+MOST_RESTARTS = 8
+MOST_HOARDED = 60 * 2**20  # bytes that a notebook may hold when the memory of a call is limited
+
+
+class TooMuch(Exception):
+    """The submission has ended or held up its worker too often."""
+
+
+class Session:
+    """A worker for one submission. What hangs or kills it is left out when it starts again.
+
+    Args:
+        sandbox: where it runs.
+        cells: its code cells.
+        seconds: of each cell, and of each exercise.
+
+    ``problems`` says in whole sentences what went wrong in cells.
+    """
+
+    def __init__(self, sandbox: Sandbox, cells: Iterable[Cell], seconds: float):
+        self.sandbox, self.cells, self.seconds = sandbox, list(cells), seconds
+        self.problems: list[str] = []
+        self.fatal: set[int] = set()
+        self.pipe, self.restarts = None, 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.end()
+
+    def end(self) -> None:
+        """End the worker."""
+        if self.pipe:
+            self.sandbox.end(self.pipe)
+            self.pipe = None
+
+    def start(self) -> None:
+        """A fresh worker in which all cells have run, but those that end it.
+
+        Raises:
+            TooMuch: it was ended too often.
+        """
+        while self.pipe is None:
+            if self.restarts > MOST_RESTARTS:
+                raise TooMuch
+            self.restarts += 1
+            self.pipe = self.sandbox.open()
+            calls = Calls(lambda: self.peer.objects)
+            serve = {"call": calls.call, "vjp": calls.vjp}
+            self.peer = Peer(self.pipe, "g", serve, stand_in, self.limited)
+            self._run_cells()
+
+    @contextmanager
+    def limited(self, more: int, arguments: int):
+        """The worker gets only so much more memory; what it has hoarded before is no way around."""
+        grown = self.sandbox.limit(more) - arguments
+        if grown > MOST_HOARDED:
+            raise MemoryError(f"before the call the notebook already holds {grown >> 20} MiB")
+        try:
+            yield
+        finally:
+            self.restarts -= 1
+            self.end()  # a limit cannot be lifted for everybody; the next exercise gets a fresh worker
+
+    def _run_cells(self) -> None:
+        for cell in self.cells:
+            if cell.number in self.fatal:
+                continue
+            self.pipe.deadline = time.monotonic() + self.seconds
+            try:
+                self.peer.ask("run", cell.source, f"cell {cell.number}")
+            except Lost as lost:
+                self.fatal.add(cell.number)
+                self.problems.append(self._why(f"cell {cell.number}", lost))
+                return self.end()
+            except (Exception, SystemExit) as error:
+                note = f"cell {cell.number} raised {type(error).__name__}: {error}"[:300]
+                if note not in self.problems and len(self.problems) < 20:
+                    self.problems.append(note)
+        return None
+
+    def _why(self, what: str, lost: Lost) -> str:
+        if "too long" in str(lost) and "sent" not in str(lost):
+            return f"{what} took longer than {self.seconds:g} s"
+        return f"{what} ended the worker" if str(lost) == "it ended" else f"{what}: {lost}"
+
+    def judge(self, exercise: Exercise, seed: int) -> Verdict:
+        """The verdict on one answer."""
+        try:
+            self.start()
+            self.pipe.deadline = time.monotonic() + self.seconds
+            return self._judge(exercise, seed)
+        except TooMuch:
+            reason = "the submission ended its worker too often; the rest was not judged"
+        except Lost as lost:
+            reason = self._why("it", lost)
+            self.end()
+        return Verdict(exercise.name, "did not finish", 0, exercise.points, (reason,))
+
+    def _judge(self, exercise: Exercise, seed: int) -> Verdict:
+        self.peer.begin()
+        order = exercise.name, exercise.answer, list(exercise.forbids)
+        try:
+            found, keeps, answer = self.peer.ask("begin", *order)
+        except Exception as error:
+            raise Lost(f"its answer cannot be had ({type(error).__name__})") from None
+        if keeps is True:
+            self.peer.remember()
+        if not found:
+            return Verdict(exercise.name, "not found", 0, exercise.points, (missing(exercise),))
+        torch.manual_seed(seed)
+        with suppress(Exception, SystemExit), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return exercise.grade(answer, seed)
+        return Verdict(exercise.name, "failed", 0, exercise.points, ("it cannot be judged",))
+
+
+def missing(exercise: Exercise) -> str:
+    """What to do when there is no answer."""
+    call = f'check("{exercise.name}", {exercise.answer})'
+    return f"there is no answer: neither {call} nor anything called {exercise.answer}"

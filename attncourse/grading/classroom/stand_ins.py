@@ -1,0 +1,99 @@
+"""What a judge holds in its hands instead of the answer of a submission.
+
+A function is a `StandIn`. A class, a layer and an object stand here as what judges use of them: layers
+are real `torch.nn.Module`s whose numbers live here and whose `forward` runs over there.
+"""
+
+from typing import Any
+
+from torch import nn
+
+from attncourse.grading.far.peer import Far, Peer, StandIn, call
+from attncourse.grading.far.wire import Lost
+
+
+class FarClass(type):
+    """A class of the submission: calling it makes an object over there."""
+
+    def __call__(cls, *args, **kwargs):
+        return call(cls.peer, cls.far_id, args, kwargs)
+
+
+class FarObject(Far):
+    """An object of the submission: its attributes are asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self.peer.ask("get", self.far_id, name)
+
+
+class FarCallable(FarObject, StandIn):
+    """An object of the submission that can be called."""
+
+
+class FarModule(nn.Module):
+    """A layer of the submission: parameters, buffers and modes are here, `forward` is over there."""
+
+    def __init__(self, peer: Peer, far_id: int):
+        super().__init__()
+        self.peer, self.far_id = peer, far_id
+        state = peer.ask("module", far_id)
+        for name in filter(None, state["training"]):
+            owner, name = self.place(name)
+            owner.add_module(name, nn.Module())
+        for name, x in state["parameters"].items():
+            owner, name = self.place(name)
+            owner.register_parameter(name, nn.Parameter(x.detach(), x.requires_grad))
+        for name, x in state["buffers"].items():
+            owner, name = self.place(name)
+            owner.register_buffer(name, x)
+        self.take(state["training"])
+
+    def place(self, name: str) -> tuple[nn.Module, str]:
+        """The part that owns ``a.b.c``, and ``c``."""
+        owner, _, last = name.rpartition(".")
+        return self.get_submodule(owner), last
+
+    def modes(self) -> dict[str, bool]:
+        """Is it training, for every part?"""
+        return {name: part.training for name, part in self.named_modules()}
+
+    def take(self, modes: dict[str, bool]) -> None:
+        """The modes that the other side speaks of."""
+        for name, part in self.named_modules():
+            part.training = modes.get(name) is True
+
+    def forward(self, *args, **kwargs):
+        state = {
+            "parameters": dict(self.named_parameters()),
+            "buffers": dict(self.named_buffers()),
+            "training": self.modes(),
+        }
+        try:
+            return call(self.peer, self.far_id, args, kwargs, state)
+        finally:
+            self.take(state["training"])
+
+
+def stand_in(peer: Peer, described: dict) -> Any:
+    """The stand-in of an object that the submission has described.
+
+    Raises:
+        Lost: no honest side describes an object like this.
+    """
+    kind, name, number = described.get("kind"), described.get("type"), described["mine"]
+    if not isinstance(name, str) or kind not in ("function", "class", "module", "object"):
+        raise Lost("it described an object of no known kind")
+    name = name[:60] if name.isidentifier() else "object"
+    if kind == "class":
+        return FarClass(name, (), {"peer": peer, "far_id": number})
+    if kind == "module":
+        try:
+            return FarModule(peer, number)
+        except Exception:  # a layer that was never initialised stores nothing, and cannot be asked
+            kind = "object"
+    if kind == "function":
+        return type(name, (StandIn,), {})(peer, number)
+    base = FarCallable if described.get("calls") is True else FarObject
+    return type(name, (base,), {})(peer, number)

@@ -1,0 +1,62 @@
+"""One limit for the memory, and one for the number of processes, of all that a submission starts."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+ROOT = Path("/sys/fs/cgroup")
+
+
+class Cgroup:
+    """A cgroup of version 2, or one for each controller of version 1, below that of this process.
+
+    Args:
+        memory: bytes that all its processes may use together.
+        processes: how many processes and threads there may be.
+
+    ``state`` says "in force", or why not.
+    """
+
+    def __init__(self, memory: int, processes: int):
+        self.folders: list[Path] = []
+        name = f"attncourse-{os.getpid()}-{id(self)}"
+        unified = (ROOT / "cgroup.controllers").exists()
+        settings = [
+            ("memory", "memory.max" if unified else "memory.limit_in_bytes", memory),
+            ("pids", "pids.max", processes),
+        ]
+        try:
+            for controller, file, most in settings:
+                folder = own_folder("" if unified else controller) / name
+                if folder not in self.folders:
+                    folder.mkdir()
+                    self.folders.append(folder)
+                (folder / file).write_text(str(most))
+            self.state = "in force"
+        except OSError as error:
+            self.close()
+            self.state = f"it cannot be made here: {error.strerror}"
+
+    def enter(self, command: list[str]) -> list[str]:
+        """The command that runs in this cgroup."""
+        if not self.folders:
+            return command
+        entering = "; ".join(f"echo $$ > '{folder}/cgroup.procs'" for folder in self.folders)
+        return ["/bin/sh", "-c", f'{entering}; exec "$@"', "sh", *command]
+
+    def close(self) -> None:
+        """Remove it; its processes must have ended."""
+        for folder in self.folders:
+            with suppress(OSError):
+                folder.rmdir()
+        self.folders = []
+
+
+def own_folder(controller: str) -> Path:
+    """The cgroup in which this process is, of one controller, or of all in version 2."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            folder = ROOT / controller / path.lstrip("/")
+            return folder if folder.is_dir() else ROOT / controller
+    raise OSError(2, f"no {controller} controller")

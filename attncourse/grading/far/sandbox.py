@@ -1,0 +1,257 @@
+"""Starts the zygote behind as many walls as this machine can build, and says which of them stand."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from attncourse.grading.far.cgroup import Cgroup
+from attncourse.grading.far.wire import Lost, Pipe
+
+HERE = Path(__file__).parent
+FAR_FILES = "__init__.py", "blocked.py", "measure.py", "peer.py", "slate.py", "wire.py", "worker.py", "zygote.py"
+READY_SECONDS = 120
+IN_FORCE = "in force"
+MIB = 2**20
+START = "import sys; sys.path.insert(0, {course!r}); from attncourse.grading.far import zygote; zygote.main({control}, {uid}, {scratch})"
+# become another user, end and bound its processes, see how much they hold, empty their folders
+ZYGOTE_MAY = "SETUID", "SETGID", "KILL", "SYS_RESOURCE", "SYS_PTRACE", "DAC_OVERRIDE"
+ENVIRONMENT = {
+    "HOME": "/tmp",
+    "PATH": "/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "1",  # else every thread reserves address space, which is limited
+    "MPLCONFIGDIR": "/tmp",
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one submission may use.
+
+    Args:
+        memory: bytes of address space of each of its processes; also of all together, by cgroup.
+        cpu: seconds of processor time of each process.
+        processes: processes and threads at a time.
+        files: bytes in its folders, and in one file.
+        message: bytes of one message to the grader.
+    """
+
+    memory: int = 4096 * MIB
+    cpu: int = 900
+    processes: int = 32
+    files: int = 64 * MIB
+    message: int = 256 * MIB
+
+    def of_the_kernel(self) -> dict[str, int]:
+        """As the kernel calls them."""
+        return {
+            "AS": self.memory,
+            "CPU": self.cpu,
+            "NPROC": self.processes,
+            "FSIZE": self.files,
+            "NOFILE": 128,
+            "CORE": 0,
+        }
+
+
+class Sandbox:
+    """A zygote, and one worker at a time. A context manager.
+
+    Args:
+        limits: of every submission.
+        bubblewrap: False leaves it out.
+        course: what workers import as this package; by default a copy without answers.
+
+    ``protections`` pairs what protects with "in force", or with the reason why it is not.
+    """
+
+    def __init__(
+        self, limits: Limits | None = None, bubblewrap: bool = True, course: Path | None = None
+    ):
+        self.limits = limits or Limits()
+        self.folder = Path(tempfile.mkdtemp(prefix="attncourse-"))
+        self.cgroup = Cgroup(self.limits.memory + 1024 * MIB, self.limits.processes + 8)
+        self.is_root = os.geteuid() == 0
+        self.course = course or build_course(self.folder / "course")
+        self.process: subprocess.Popen | None = None
+        why_not = self._try(bubblewrap)
+        self.wrapped = not why_not
+        if why_not:
+            self._start(wrapped=False)
+        self.protections = (
+            ("bubblewrap: no network, no other files, no other processes", why_not or IN_FORCE),
+            ("limits of the kernel: memory, time, processes, files", IN_FORCE),
+            (
+                "a user id of its own for every submission",
+                IN_FORCE if self.is_root else "needs the grader to run as root",
+            ),
+            ("a cgroup: memory and processes of a submission counted together", self.cgroup.state),
+        )
+
+    @property
+    def official(self) -> bool:
+        """True when nothing of the machine can be seen or reached from a submission."""
+        return self.wrapped
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    def close(self) -> None:
+        """End the zygote and all that it has started."""
+        if self.process:
+            self.control.close()
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+        self.cgroup.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def open(self) -> Pipe:
+        """Start a worker; the way to it."""
+        ours, theirs = socket.socketpair()
+        limits = self.limits.of_the_kernel()
+        order = {"do": "start", "limits": limits, "most_bytes": self.limits.message}
+        try:
+            self._order(order, theirs)
+        except Lost:  # the zygote is gone: once more, with another
+            self._restart()
+            self._order(order, theirs)
+        theirs.close()
+        return Pipe(ours, self.limits.message)
+
+    def end(self, pipe: Pipe) -> int:
+        """End the worker and everything it has started; its exit status, negative for a signal."""
+        pipe.sock.close()
+        try:
+            return self._order({"do": "end"})["status"]
+        except Lost:
+            self._restart()
+            return 0
+
+    def limit(self, more: int) -> int:
+        """Give the worker only ``more`` bytes of memory from now on; how many it has taken since its start."""
+        return self._order({"do": "limit", "more": more})["grown"]
+
+    def _order(self, order: dict, descriptor: socket.socket | None = None) -> dict:
+        message = json.dumps(order).encode()
+        try:
+            if descriptor is None:
+                self.control.send(message)
+            else:
+                socket.send_fds(self.control, [message], [descriptor.fileno()])
+            reply = self.control.recv(4096)
+        except OSError:
+            reply = b""
+        if not reply:
+            raise Lost("the zygote is gone")
+        return json.loads(reply)
+
+    def _try(self, bubblewrap: bool) -> str:
+        """Start behind bubblewrap; why that cannot be, or nothing."""
+        if not bubblewrap:
+            return "switched off"
+        if not shutil.which("bwrap"):
+            return "not installed; on Debian and Ubuntu: apt install bubblewrap"
+        try:
+            self._start(wrapped=True)
+        except Lost as error:
+            return f"it cannot start here: {error}"
+        return ""
+
+    def _restart(self) -> None:
+        self.control.close()
+        self.process.kill()
+        self.process.wait()
+        self._start(self.wrapped)
+
+    def _start(self, wrapped: bool) -> None:
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # ids that no account has; another range for every grader, as the kernel counts by id
+        uid = 2**24 + 64 * os.getpid() * 64 if self.is_root else 0
+        scratch = ["/tmp", "/dev/shm"] if wrapped else [str(self.folder / "scratch")]
+        (self.folder / "scratch").mkdir(exist_ok=True)
+        course = "/course" if wrapped else str(self.course)
+        code = START.format(course=course, control=theirs.fileno(), uid=uid, scratch=scratch)
+        command = [sys.executable, "-I", "-c", code]
+        if wrapped:
+            command = [*walls(self.course, self.limits.files, self.is_root), *command]
+        environment = ENVIRONMENT if wrapped else ENVIRONMENT | {"HOME": scratch[0], "MPLCONFIGDIR": scratch[0]}
+        said = self.folder / "said"
+        with said.open("wb") as log:
+            self.process = subprocess.Popen(
+                self.cgroup.enter(command),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                cwd="/" if wrapped else scratch[0],
+            )
+        theirs.close()
+        self.control.settimeout(READY_SECONDS)
+        try:
+            ready = self.control.recv(4096)
+        except OSError:
+            ready = b""
+        if not ready:
+            self.process.kill()
+            self.process.wait()
+            lines = said.read_text(errors="replace").strip().splitlines()
+            raise Lost(lines[-1] if lines else "no reason was given")
+
+
+def build_course(folder: Path) -> Path:
+    """All that a submission sees of this package: a `check` that only listens, and the far side."""
+    far = folder / "attncourse" / "grading" / "far"
+    far.mkdir(parents=True)
+    for name in FAR_FILES:
+        shutil.copy(HERE / name, far / name)
+    shutil.copy(HERE / "stub.py", far.parent / "__init__.py")
+    (far.parent.parent / "__init__.py").write_text('"""Not here: answers are your own."""\n')
+    return folder
+
+
+def walls(course: Path, files: int, is_root: bool) -> list[str]:
+    """The command line of bubblewrap: Python to read, a small /tmp to write, and nothing else."""
+    command = [shutil.which("bwrap"), "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+    command += ["--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "course"]
+    if is_root:  # the zygote gives up the rest when it becomes a worker
+        command += ["--cap-drop", "ALL"]
+        for capability in ZYGOTE_MAY:
+            command += ["--cap-add", f"CAP_{capability}"]
+    else:
+        command += ["--unshare-user"]
+    command += ["--perms", "1777", "--size", str(files), "--tmpfs", "/tmp"]
+    for folder in readable():
+        for parent in reversed(folder.parents[:-1]):
+            command += ["--perms", "0755", "--dir", str(parent)]
+        if folder.is_symlink():
+            command += ["--symlink", os.readlink(folder), str(folder)]
+        else:
+            command += ["--ro-bind", str(folder), str(folder)]
+    site = Path(sysconfig.get_path("purelib"))
+    if (site / "attncourse").is_dir():
+        command += ["--tmpfs", str(site / "attncourse"), "--remount-ro", str(site / "attncourse")]
+    command += ["--proc", "/proc", "--dev", "/dev"]
+    command += ["--perms", "1777", "--size", str(files), "--tmpfs", "/dev/shm"]
+    return [*command, "--ro-bind", str(course), "/course", "--chdir", "/tmp", "--"]
+
+
+def readable() -> list[Path]:
+    """What Python and its libraries are made of; parents before children."""
+    system = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"]
+    python = [sys.base_prefix, sys.prefix]
+    found = {Path(x) for x in [*system, *python] if os.path.lexists(x)}
+    inside = {x for x in found if any(p in found and not p.is_symlink() for p in x.parents)}
+    return sorted(found - inside)

@@ -1,0 +1,22 @@
+"""What a notebook or an answer has set for all of torch does not count while an answer is judged."""
+
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def clean_slate():
+    """float32, gradients, the CPU, whatever a notebook or an answer has set; nothing stays behind."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with (
+            torch.random.fork_rng(devices=[]),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            torch.device("cpu"),
+        ):
+            yield
+    finally:
+        torch.set_default_dtype(dtype)

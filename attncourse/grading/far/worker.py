@@ -1,0 +1,89 @@
+"""The side of the submission: runs its cells, finds its answers, and calls them when asked.
+
+It knows no right answer. Whatever it says of itself is only what the submission wants to be said.
+"""
+
+import linecache
+import sys
+import types
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import nn
+
+from attncourse.grading.far.blocked import blocked
+from attncourse.grading.far.peer import Calls, Peer, StandIn, modes_of
+from attncourse.grading.far.slate import clean_slate
+from attncourse.grading.far.wire import Lost, Pipe
+
+
+class Worker:
+    """Serves one submission.
+
+    Args:
+        pipe: the way to the grader.
+        answers: what the submission handed to `check`, by exercise.
+    """
+
+    def __init__(self, pipe: Pipe, answers: dict[str, Any]):
+        self.answers = answers
+        self.calls = Calls(lambda: self.peer.objects)
+        serve = {
+            "run": self.run,
+            "begin": self.begin,
+            "module": self.module,
+            "get": self.get,
+            "call": self.calls.call,
+            "vjp": self.calls.vjp,
+            "measure": self.calls.measure,
+            "hold": self.calls.hold,
+            "call_held": self.calls.call_held,
+        }
+        self.peer = Peer(pipe, "w", serve, lambda peer, x: StandIn(peer, x["mine"]))
+        self.exercise = ExitStack()
+        self.main = types.ModuleType("__main__")
+        sys.modules["__main__"] = self.main
+
+    def run(self, source: str, title: str) -> None:
+        """Run one cell."""
+        file = f"<{title}>"
+        linecache.cache[file] = len(source), None, source.splitlines(True), file
+        exec(compile(source, file, "exec"), self.main.__dict__)
+
+    def begin(self, name: str, variable: str, forbidden: list[str]) -> tuple[bool, bool, Any]:
+        """Get ready for an exercise: is there an answer, does it keep tensors, and the answer."""
+        self.exercise.close()
+        self.exercise.enter_context(clean_slate())
+        self.exercise.enter_context(blocked(tuple(forbidden)))
+        found = name in self.answers or hasattr(self.main, variable)
+        answer = self.answers[name] if name in self.answers else getattr(self.main, variable, None)
+        # An object that keeps tensors is judged by what happens to them later.
+        keeps = isinstance(answer, type) and not issubclass(answer, nn.Module)
+        self.peer.begin()
+        if keeps:
+            self.peer.remember()
+        self.calls.graphs.clear()
+        return found, keeps, answer
+
+    def module(self, far_id: int) -> dict:
+        """What a `torch.nn.Module` stores, and in which mode each of its parts is."""
+        module = self.peer.objects[far_id]
+        return {
+            "parameters": dict(module.named_parameters()),
+            "buffers": dict(module.named_buffers()),
+            "training": modes_of(module),
+        }
+
+    def get(self, far_id: int, name: str) -> Any:
+        """An attribute of an object."""
+        return getattr(self.peer.objects[far_id], name)
+
+
+def work(pipe: Pipe, answers: dict[str, Any]) -> None:
+    """Serve one submission until the grader has enough."""
+    torch.set_num_threads(1)
+    try:
+        Worker(pipe, answers).peer.listen()
+    except Lost:
+        return

@@ -1,0 +1,184 @@
+"""The process that all workers are forked from: torch is imported once, and no student code runs here.
+
+The grader tells it over a socket of its own to start a worker, to bound its memory, and to end it with
+everything that it has started. Where it may, it gives every submission a user id of its own.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import sys
+from pathlib import Path
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
+PAGE = os.sysconf("SC_PAGE_SIZE")
+SCRATCH = "/tmp", "/dev/shm"
+
+
+def prctl(option: int, value: int) -> None:
+    """Ask the kernel to treat this process in another way."""
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+class Zygote:
+    """Obeys the grader: one worker at a time.
+
+    Args:
+        control: the socket on which the grader speaks, one JSON object a message.
+        first_uid: the first of the user ids that workers get; 0 keeps the own one.
+        scratch: folders that are emptied after every worker.
+    """
+
+    def __init__(self, control: socket.socket, first_uid: int, scratch: list[str]):
+        self.control, self.uid, self.scratch = control, first_uid, scratch
+        self.worker, self.before = 0, 0
+
+    def obey(self) -> None:
+        """Until the grader is gone."""
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(self.control, 4096, 1)
+            if not message:
+                return
+            order = json.loads(message)
+            name = order.pop("do")
+            reply = getattr(self, f"do_{name}")(*descriptors, **order)
+            self.control.send(json.dumps(reply).encode())
+
+    def do_start(self, descriptor: int, limits: dict[str, int], most_bytes: int) -> dict:
+        """Fork a worker that talks on this descriptor."""
+        self.uid += bool(self.uid)
+        self.before = writable("self")
+        self.worker = os.fork()
+        if self.worker:
+            os.close(descriptor)
+            return {"pid": self.worker}
+        try:
+            self.become_worker(descriptor, limits, most_bytes)
+        finally:
+            os._exit(0)
+
+    def become_worker(self, descriptor: int, limits: dict[str, int], most_bytes: int) -> None:
+        """Give up everything, then work."""
+        os.dup2(descriptor, 3)
+        os.closerange(4, 256)
+        os.setsid()
+        prctl(PR_SET_DUMPABLE, 1)  # the zygote is closed to its workers; they are not to themselves
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        Path("/proc/self/oom_score_adj").write_text("1000")
+        for name, most in limits.items():
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
+        if self.uid:
+            os.setgroups([])
+            os.setresgid(self.uid, self.uid, self.uid)
+            os.setresuid(self.uid, self.uid, self.uid)
+        from attncourse import grading
+        from attncourse.grading.far.wire import Pipe
+        from attncourse.grading.far.worker import work
+
+        work(Pipe(socket.socket(fileno=3), most_bytes), getattr(grading, "_answers", {}))
+
+    def do_limit(self, more: int) -> dict:
+        """From now on the worker gets only so many bytes more; how many it can write to already.
+
+        Two limits: one for all address space, one for what can be written. Without the second one a
+        library that is mapped for reading could be made scratch memory.
+        """
+        pages = Path(f"/proc/{self.worker}/statm").read_text().split()
+        for limit, taken in (resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5]):
+            most = int(taken) * PAGE + more
+            resource.prlimit(self.worker, limit, (most, most))
+        return {"grown": writable(self.worker) - self.before}
+
+    def do_end(self) -> dict:
+        """Kill the worker and everything that it has started; empty its folders."""
+        if os.getpid() == 1:
+            kill(-1)
+        kill(self.worker)
+        reaped = {}
+        while True:
+            for child in children():
+                kill(child)
+            try:
+                pid, status = os.wait()
+            except ChildProcessError:
+                break
+            reaped[pid] = status
+        for folder in self.scratch:
+            empty(folder)
+        return {"status": os.waitstatus_to_exitcode(reaped.get(self.worker, 0))}
+
+
+def writable(pid: int | str) -> int:
+    """Bytes of address space that a process can write to, shared memory included."""
+    total = 0
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        addresses, permissions, *_ = line.split(maxsplit=2)
+        if "w" in permissions:
+            start, end = addresses.split("-")
+            total += int(end, 16) - int(start, 16)
+    return total
+
+
+def children() -> list[int]:
+    """Living children of this process; orphans of the worker become such, too."""
+    listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    return [int(pid) for pid in listed.split()]
+
+
+def kill(pid: int) -> None:
+    """Kill a process, if it is there."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def empty(folder: str) -> None:
+    """Delete what is in a folder; links are not followed.
+
+    Raises:
+        OSError: something cannot be deleted. The zygote ends, and the grader starts another.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
+
+
+def warm_up() -> None:
+    """Import and touch what every worker will need; one thread, and no gradient: forks must be safe."""
+    import matplotlib
+    import torch
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot  # noqa: F401
+    import torch.utils._python_dispatch  # noqa: F401
+
+    from attncourse.grading.far import worker  # noqa: F401
+
+    torch.set_num_threads(1)
+    x = torch.randn(4, 4)
+    torch.softmax(x @ x.mT, -1) @ x
+
+
+def main(control: int, first_uid: int, scratch: list[str]) -> None:
+    """Get ready, then obey."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prctl(PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    warm_up()
+    channel = socket.socket(fileno=control)
+    channel.send(b'{"ready": true}')
+    Zygote(channel, first_uid, scratch).obey()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
