@@ -7,20 +7,17 @@ import xml.etree.ElementTree as ET
 from dataclasses import asdict
 from pathlib import Path
 
+from attncourse.grading.junit import comment, suite_of
+
 
 def table(score) -> str:
     """The score as text, one line per exercise."""
     if not score.verdicts:
         return "\n".join(f"note: {problem}" for problem in score.problems)
     width = max(len(v.name) for v in score.verdicts)
-    lines = [f"{v.name:{width}}  {v.points} of {v.out_of}  {_comment(v)}" for v in score.verdicts]
+    lines = [f"{v.name:{width}}  {v.points} of {v.out_of}  {comment(v)}" for v in score.verdicts]
     lines += [f"note: {problem}" for problem in score.problems]
     return "\n".join([*lines, f"{'total':{width}}  {score.points} of {score.out_of}"])
-
-
-def _comment(verdict) -> str:
-    reason = verdict.diagnosis or (verdict.findings[0] if verdict.findings else "")
-    return f"{verdict.status}{': ' if reason else ''}{reason}"
 
 
 def as_json(score) -> str:
@@ -39,20 +36,7 @@ def as_json(score) -> str:
 
 def as_junit(score) -> str:
     """The score as JUnit XML, one test case per exercise."""
-    failed = [v for v in score.verdicts if v.points < v.out_of]
-    suite = ET.Element(
-        "testsuite",
-        name=score.path.name,
-        tests=str(len(score.verdicts)),
-        failures=str(len(failed)),
-    )
-    for verdict in score.verdicts:
-        case = ET.SubElement(suite, "testcase", classname=score.path.stem, name=verdict.name)
-        if verdict in failed:
-            failure = ET.SubElement(case, "failure", message=_comment(verdict))
-            failure.text = "\n".join(verdict.findings)
-    if score.problems:
-        ET.SubElement(suite, "system-out").text = "\n".join(score.problems)
+    suite = suite_of(score.path.name, score.path.stem, score.verdicts, score.problems)
     return ET.tostring(suite, encoding="unicode")
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
+from attncourse.grading.far.slate import clean_slate
 from attncourse.grading.observe import (
     Case,
     NotAttempted,
     Raised,
-    clean_slate,
     difference,
     in_float64,
     is_stub,
@@ -164,6 +164,8 @@ class Exercise:
         hints: three, of increasing strength.
         accepted: right answers in different styles, by the name of the style.
         mistakes: wrong answers, each with its sentence.
+        forbids: ready-made answers, such as ``torch.nn.MultiheadAttention``; keys of
+            `attncourse.grading.far.blocked.FUNCTIONS`. The course's own code is never allowed.
     """
 
     name: str
@@ -179,14 +181,20 @@ class Exercise:
     hints: tuple[str, str, str]
     accepted: dict[str, Any] = field(repr=False)
     mistakes: list[Mistake] = field(repr=False)
+    forbids: tuple[str, ...] = ()
 
     def card(self) -> str:
         """The line under the title of the exercise, in Markdown."""
         return (
             f"{self.kind} · {self.points} point{'s' * (self.points > 1)} · "
             f"difficulty {self.difficulty} of 5 · about {self.minutes} minutes · "
-            f"needs {self.needs}"
+            f"needs {self.needs}{self._not_allowed()}"
         )
+
+    def _not_allowed(self) -> str:
+        # Short names: the card must fit a phone.
+        names = [f"`{path.rpartition('.')[2]}`" for path in self.forbids]
+        return f" · not allowed: {' and '.join(names)} of torch" if names else ""
 
     def grade(self, answer: Any, seed: int = 0) -> Verdict:
         """Judge an answer on the inputs of this seed."""
@@ -197,7 +205,7 @@ class Exercise:
                 seen = self.judge.observe(answer, seed)
         except NotAttempted:
             return Verdict(self.name, "not attempted", 0, self.points)
-        findings = tuple(differences(_expected(self.judge, seed), seen))
+        findings = tuple(differences(expected_of(self.judge, seed), seen))
         if not findings:
             return Verdict(self.name, "passed", self.points, self.points)
         return Verdict(self.name, "failed", 0, self.points, findings, self._diagnose(seen, seed))
@@ -211,7 +219,7 @@ class Exercise:
             if not differences(shown[-1][0], seen):
                 return mistake.says
         ran = {what: x for what, x in seen.items() if not isinstance(x, Raised)}
-        right = _expected(self.judge, seed)
+        right = expected_of(self.judge, seed)
         wrong = [what for what in ran if what not in right or difference(right[what], ran[what])]
         if len(ran) == len(seen) or not wrong:
             return ""
@@ -222,7 +230,8 @@ class Exercise:
 
 
 @lru_cache(maxsize=64)
-def _expected(judge: Judge, seed: int) -> Observations:
+def expected_of(judge: Judge, seed: int) -> Observations:
+    """What a right answer shows to this judge on the inputs of this seed."""
     with clean_slate():
         return judge.expected(seed)
 

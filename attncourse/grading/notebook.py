@@ -1,6 +1,7 @@
 """`check`, `hint` and `status`: what a student sees in the notebook."""
 
 import html
+import os
 import sys
 from collections import Counter
 from typing import Any
@@ -31,7 +32,8 @@ def check(name: str, answer: Any) -> None:
         answer: your function, number or model.
 
     Raises:
-        CheckFailed: the answer is wrong. An untouched stub only reports "not attempted".
+        CheckFailed: the answer is wrong. An untouched stub only reports "not attempted", except
+            under nbgrader, which gives full points to a cell that raises nothing.
         KeyError: no exercise has this name.
     """
     verdict = load(name).grade(answer)
@@ -39,6 +41,10 @@ def check(name: str, answer: Any) -> None:
     _show(report(verdict), {"attncourse": verdict.__dict__ | {"findings": list(verdict.findings)}})
     if verdict.status == "failed":
         raise CheckFailed(f'{name} is not right yet. hint("{name}") helps.')
+    if verdict.status == "not attempted" and os.environ.get("NBGRADER_EXECUTION"):
+        raise CheckFailed(
+            f"{name} is not attempted yet. Replace the stub, then run this cell again."
+        )
 
 
 def hint(name: str, level: int | None = None) -> None:

@@ -4,14 +4,14 @@ import time
 import warnings
 from collections.abc import Iterable
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import torch
 
 from attncourse.grading.classroom import Cell
 from attncourse.grading.classroom.stand_ins import stand_in
 from attncourse.grading.exercise import Exercise, Verdict
-from attncourse.grading.far.peer import Calls, Peer
+from attncourse.grading.far.calling import Calls
+from attncourse.grading.far.peer import Peer
 from attncourse.grading.far.sandbox import Sandbox
 from attncourse.grading.far.wire import Lost
 

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from attncourse.grading.far.blocked import blocked
-from attncourse.grading.far.peer import Calls, Peer, StandIn, modes_of
+from attncourse.grading.far.calling import Calls, StandIn, modes_of
+from attncourse.grading.far.peer import Peer
 from attncourse.grading.far.slate import clean_slate
 from attncourse.grading.far.wire import Lost, Pipe
 

@@ -98,20 +98,6 @@ def heads_added_after_their_slice_of_w_o(query, key, value, w_q, w_k, w_v, w_o, 
 
 
 @ACCEPTED.add
-def of_torch(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    output, weights = F.multi_head_attention_forward(
-        *(x.transpose(0, 1) for x in (query, key, value)),
-        *(query.size(-1), num_heads, None, None, None, None, False, 0.0, w_o, None),
-        use_separate_proj_weight=True,
-        q_proj_weight=w_q,
-        k_proj_weight=w_k,
-        v_proj_weight=w_v,
-        average_attn_weights=False,
-    )
-    return output.transpose(0, 1), weights
-
-
-@ACCEPTED.add
 def in_double(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     x = [x.double() for x in (query, key, value, w_q, w_k, w_v, w_o)]
     return list(split_attend_merge(*x, num_heads))
@@ -320,4 +306,8 @@ EXERCISE = Exercise(
     ),
     accepted=ACCEPTED,
     mistakes=MISTAKES,
+    forbids=(
+        "torch.nn.functional.multi_head_attention_forward",
+        "torch.nn.MultiheadAttention",
+    ),
 )

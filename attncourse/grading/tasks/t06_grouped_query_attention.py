@@ -4,7 +4,13 @@ import torch
 import torch.nn.functional as F
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.judges.grouped_query_attention import SIZE, cases, definition, memory
+from attncourse.grading.judges.grouped_query_attention import (
+    BUDGET,
+    SIZE,
+    cases,
+    definition,
+    memory,
+)
 from attncourse.grading.judges.largest import Thrifty
 
 
@@ -224,7 +230,7 @@ EXERCISE = Exercise(
     difficulty=3,
     minutes=25,
     needs="sections 'The sum' and 'What it costs' of chapter 6",
-    judge=Thrifty(Calls(definition, cases), SIZE, memory),
+    judge=Thrifty(Calls(definition, cases), SIZE, memory, BUDGET),
     hints=(
         "A loop over the heads copies nothing: head h reads key[:, h // (H // G)], which is a view.",
         "Without a loop: the r = H / G query heads of a group become further rows. Reshape the query to "

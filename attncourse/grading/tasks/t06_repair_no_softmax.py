@@ -3,7 +3,6 @@
 from itertools import product
 
 import torch
-import torch.nn.functional as F
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
 from attncourse.grading.judges.grouped_query_attention import cases, definition
@@ -19,14 +18,9 @@ def found_code_repaired(query, key, value):
 
 
 @ACCEPTED.add
-def repeated_keys_of_torch(query, key, value):
+def repeated_keys(query, key, value):
     k, v = (x.repeat_interleave(query.size(1) // x.size(1), dim=1) for x in (key, value))
-    return F.scaled_dot_product_attention(query, k, v)
-
-
-@ACCEPTED.add
-def enable_gqa(query, key, value):
-    return F.scaled_dot_product_attention(query, key, value, enable_gqa=True)
+    return torch.softmax(query @ k.mT / query.size(-1) ** 0.5, dim=-1) @ v
 
 
 @ACCEPTED.add
@@ -264,4 +258,8 @@ EXERCISE = Exercise(
     ),
     accepted=ACCEPTED,
     mistakes=MISTAKES,
+    forbids=(
+        "torch.nn.functional.scaled_dot_product_attention",
+        "torch.nn.MultiheadAttention",
+    ),
 )

@@ -1,0 +1,252 @@
+"""For each exercise under attack: a right answer, and the wrong one that the attacks dress up."""
+
+# Cells of the notebook that the answer builds on.
+CACHE_AS_FOUND = """
+class CacheAsFound:
+    def __init__(self, batch, heads, max_length, head_dim):
+        self.memory = torch.zeros(batch, heads, max_length, head_dim)
+        self.length = 0
+
+    def append(self, new):
+        n = new.size(2)
+        self.memory[:, :, :n] = new
+        self.length += n
+        return self.memory
+"""
+
+ATTENTION_AS_FOUND = """
+class AttentionAsFound(torch.nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.embed_dim, self.num_heads = embed_dim, num_heads
+        self.head_dim = embed_dim // num_heads
+        self.q_proj = torch.nn.Linear(embed_dim, embed_dim)
+        self.k_proj = torch.nn.Linear(embed_dim, embed_dim)
+        self.v_proj = torch.nn.Linear(embed_dim, embed_dim)
+        self.out_proj = torch.nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x):
+        batch = x.size(0)
+        q, k, v = (
+            p(x).view(batch, -1, self.num_heads, self.head_dim).transpose(1, 2)
+            for p in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        weights = torch.softmax(q @ k.transpose(2, 3) / self.head_dim**0.5, dim=-1)
+        out = (weights @ v).transpose(1, 2).contiguous().view(batch, -1, self.embed_dim)
+        return self.out_proj(out)
+"""
+
+BEFORE = {"04.append": (CACHE_AS_FOUND,), "03.head_dim": (ATTENTION_AS_FOUND,)}
+
+NAMES = {
+    "01.scaled_dot_product_attention": "scaled_dot_product_attention",
+    "02.causal_mask": "causal_mask",
+    "02.find_the_leak": "first_leak",
+    "03.multi_head_attention": "multi_head_attention",
+    "03.head_dim": "RepairedAttention",
+    "03.train_reversal": "model",
+    "04.append": "RepairedCache",
+    "05.decode_without_copy": "decode_step",
+    "06.grouped_query_attention": "grouped_query_attention",
+    "06.repair_no_softmax": "grouped_attention",
+    "07.absorbed_attention": "absorbed_attention",
+    "07.crossover": "largest_n",
+}
+
+RIGHT = {
+    "01.scaled_dot_product_attention": """
+def scaled_dot_product_attention(query, key, value):
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ value, weights
+""",
+    "02.causal_mask": """
+def causal_mask(n, m):
+    return torch.arange(m) <= torch.arange(n)[:, None]
+""",
+    "02.find_the_leak": """
+def first_leak(model, x):
+    before = model(x)
+    for i in range(x.size(1) - 1):
+        changed = x.clone()
+        changed[:, i + 1 :] = torch.randn_like(changed[:, i + 1 :])
+        if (model(changed) - before)[:, i].abs().max() > 1e-6:
+            return i
+    return -1
+""",
+    "03.multi_head_attention": """
+def multi_head_attention(query, key, value, w_q, w_k, w_v, w_o, num_heads):
+    def split(x):
+        return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+    q, k, v = split(query @ w_q.T), split(key @ w_k.T), split(value @ w_v.T)
+    weights = torch.softmax(q @ k.transpose(-2, -1) / q.size(-1) ** 0.5, dim=-1)
+    return (weights @ v).transpose(1, 2).flatten(2) @ w_o.T, weights
+""",
+    "03.head_dim": """
+class RepairedAttention(AttentionAsFound):
+    def __init__(self, embed_dim, num_heads):
+        if num_heads < 1 or embed_dim % num_heads != 0:
+            raise ValueError(f"num_heads={num_heads} must divide embed_dim={embed_dim}")
+        super().__init__(embed_dim, num_heads)
+""",
+    "03.train_reversal": """
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ask = torch.nn.Parameter(50 * torch.eye(12).flip(0))
+        self.answer = torch.nn.Parameter(torch.eye(12))
+        self.say = torch.nn.Parameter(torch.eye(20))
+
+    def forward(self, tokens):
+        weights = torch.softmax(self.ask @ self.answer.T, dim=-1)
+        return torch.log(torch.einsum("nm,bmv->bnv", weights, self.say[tokens]) + 1e-9)
+
+
+model = Reader()
+""",
+    "04.append": """
+class RepairedCache(CacheAsFound):
+    def append(self, new):
+        end = self.length + new.size(2)
+        if end > self.memory.size(2):
+            raise ValueError(f"{end} tokens do not fit into {self.memory.size(2)}")
+        self.memory[:, :, self.length : end] = new
+        self.length = end
+        return self.memory[:, :, :end]
+""",
+    "05.decode_without_copy": """
+def decode_step(query, key, value):
+    scores = query[:, :, 0] @ key[:, 0].transpose(-2, -1) / query.size(-1) ** 0.5
+    return (torch.softmax(scores, dim=-1) @ value[:, 0])[:, :, None]
+""",
+    "06.grouped_query_attention": """
+def grouped_query_attention(query, key, value):
+    heads = []
+    for h in range(query.size(1)):
+        g = h // (query.size(1) // key.size(1))
+        scores = query[:, h] @ key[:, g].transpose(-2, -1) / query.size(-1) ** 0.5
+        heads.append(torch.softmax(scores, dim=-1) @ value[:, g])
+    return torch.stack(heads, dim=1)
+""",
+    "06.repair_no_softmax": """
+def grouped_attention(query, key, value):
+    key, value = (x.repeat_interleave(query.size(1) // x.size(1), dim=1) for x in (key, value))
+    return torch.softmax(query @ key.mT / query.size(-1) ** 0.5, dim=-1) @ value
+""",
+    "07.absorbed_attention": """
+def absorbed_attention(query, q_rotary, latent, k_rotary, w_k, w_v):
+    heads = query.size(1)
+    w_k, w_v = w_k.unflatten(0, (heads, -1)), w_v.unflatten(0, (heads, -1))
+    asked = torch.einsum("bhd,hdc->bhc", query, w_k)
+    scores = asked @ latent.transpose(1, 2) + q_rotary @ k_rotary.transpose(1, 2)
+    weights = torch.softmax(scores * (query.size(-1) + q_rotary.size(-1)) ** -0.5, dim=-1)
+    return torch.einsum("bhc,hdc->bhd", weights @ latent, w_v), weights
+""",
+    "07.crossover": "largest_n = 81\n",
+}
+
+WRONG = {
+    # no scale
+    "01.scaled_dot_product_attention": """
+def scaled_dot_product_attention(query, key, value):
+    weights = torch.softmax(query @ key.transpose(-2, -1), dim=-1)
+    return weights @ value, weights
+""",
+    # nothing is hidden
+    "02.causal_mask": """
+def causal_mask(n, m):
+    return torch.ones(n, m, dtype=torch.bool)
+""",
+    "02.find_the_leak": """
+def first_leak(model, x):
+    return -1
+""",
+    # the heads are merged without a transpose
+    "03.multi_head_attention": """
+def multi_head_attention(query, key, value, w_q, w_k, w_v, w_o, num_heads):
+    def split(x):
+        return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+    q, k, v = split(query @ w_q.T), split(key @ w_k.T), split(value @ w_v.T)
+    weights = torch.softmax(q @ k.transpose(-2, -1) / q.size(-1) ** 0.5, dim=-1)
+    return (weights @ v).reshape(query.shape) @ w_o.T, weights
+""",
+    # refuses nothing
+    "03.head_dim": """
+class RepairedAttention(AttentionAsFound):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+""",
+    # the rule is written down; nothing is learned
+    "03.train_reversal": """
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, tokens):
+        return torch.nn.functional.one_hot(tokens.flip(1), 20).float() + 0 * self.scale
+
+
+model = Reader()
+""",
+    "04.append": """
+class RepairedCache(CacheAsFound):
+    pass
+""",
+    # these copy what is to be read where it lies; without a limit on memory they are right
+    "05.decode_without_copy": """
+def decode_step(query, key, value):
+    key, value = (x.repeat_interleave(query.size(1), dim=1) for x in (key, value))
+    scores = query @ key.transpose(-2, -1) / query.size(-1) ** 0.5
+    return torch.softmax(scores, dim=-1) @ value
+""",
+    "06.grouped_query_attention": """
+def grouped_query_attention(query, key, value):
+    key, value = (x.repeat_interleave(query.size(1) // x.size(1), dim=1) for x in (key, value))
+    scores = query @ key.transpose(-2, -1) / query.size(-1) ** 0.5
+    return torch.softmax(scores, dim=-1) @ value
+""",
+    "06.repair_no_softmax": """
+def grouped_attention(query, key, value):
+    key, value = (x.repeat_interleave(query.size(1) // x.size(1), dim=1) for x in (key, value))
+    return (query @ key.mT / query.size(-1) ** 0.5) @ value
+""",
+    "07.absorbed_attention": """
+def absorbed_attention(query, q_rotary, latent, k_rotary, w_k, w_v):
+    heads = query.size(1)
+    key = (latent @ w_k.T).unflatten(-1, (heads, -1)).transpose(1, 2)
+    value = (latent @ w_v.T).unflatten(-1, (heads, -1)).transpose(1, 2)
+    scores = (query[:, :, None] @ key.transpose(-2, -1))[:, :, 0]
+    scores = scores + q_rotary @ k_rotary.transpose(1, 2)
+    weights = torch.softmax(scores * (query.size(-1) + q_rotary.size(-1)) ** -0.5, dim=-1)
+    return (weights[:, :, None] @ value)[:, :, 0], weights
+""",
+    "07.crossover": "largest_n = 80\n",
+}
+
+# torch's own functions would be right where they are allowed; the next two call whatever they are told to.
+SIGNATURE = "query, key, value, w_q, w_k, w_v, w_o, num_heads"
+
+
+def by_heads(function: str, name: str = "multi_head_attention") -> str:
+    """An answer of 03.multi_head_attention; ``function`` stands for torch's multi_head_attention_forward."""
+    return f"""
+def {name}({SIGNATURE}):
+    output, weights = {function}(
+        *(x.transpose(0, 1) for x in (query, key, value)), query.size(-1), num_heads,
+        None, None, None, None, False, 0.0, w_o, None, use_separate_proj_weight=True,
+        q_proj_weight=w_q, k_proj_weight=w_k, v_proj_weight=w_v, average_attn_weights=False,
+    )
+    return output.transpose(0, 1), weights
+"""
+
+
+def by_softmax(function: str) -> str:
+    """An answer of 06.repair_no_softmax; ``function`` stands for torch's scaled_dot_product_attention."""
+    return f"""
+def grouped_attention(query, key, value):
+    key, value = (x.repeat_interleave(query.size(1) // x.size(1), dim=1) for x in (key, value))
+    return {function}(query, key, value)
+"""

@@ -1,0 +1,252 @@
+"""Feedback pages in a real browser, made of everything that a student could wish to run there."""
+
+import os
+import shutil
+from importlib.resources import files
+
+import pytest
+
+from attncourse.grading import load, names
+from attncourse.grading.classroom import Graded
+from attncourse.grading.classroom.feedback import page_names
+from attncourse.grading.classroom.report import Run, write
+from attncourse.grading.exercise import Verdict
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+WIDTHS = {"phone": 360, "desktop": 1280}
+FIRST = [name for name in names() if name[:2] == "01"]
+
+pytestmark = pytest.mark.browser
+
+RUN = "window.pwned=1;document.title='pwned';console.log('pwned');alert(1);fetch('http://127.0.0.1:9/')"
+HOSTILE = [
+    f"<script>{RUN}</script>",
+    f"</style></title></textarea></script><script>{RUN}</script>",
+    f'"><script>{RUN}</script>',
+    f'\'"><img src=x onerror="{RUN}">',
+    f'<svg onload="{RUN}"><animate onbegin="{RUN}" attributeName=x dur=1s /></svg>',
+    f'<body onload="{RUN}"><details open ontoggle="{RUN}"><input autofocus onfocus="{RUN}">',
+    f'<a href="javascript:{RUN}">see your points</a>',
+    f"javascript:{RUN}",
+    '<base href="http://127.0.0.1:9/"><link rel=stylesheet href=x.css>',
+    "<meta http-equiv=refresh content='0;url=http://127.0.0.1:9/'>",
+    f"<iframe srcdoc='<script>parent.{RUN}</script>'></iframe>",
+    "<style>@import 'http://127.0.0.1:9/'; *{display:none!important}</style>",
+    '<p style="position:fixed;inset:0;background:url(http://127.0.0.1:9/)">100 of 100 points</p>',
+    "&lt;script&gt;alert(1)&lt;/script&gt; &#60;b&#62; &amp;lt;",
+    "{{ 7 * 7 }} {% raw %} {{ row.__class__.__mro__ }} ${7*7} <%= 7*7 %>",
+    "<!-- --><![CDATA[ <b> ]]> <plaintext> <noscript> <template>",
+    "a\u202egpj.\u2066 \0 \x1b[31m \u2028 \udcff \ufeff",
+    "Z\u0351\u0352\u0353" * 300,
+    "W" * 1_000_000,
+    "<b>" * 350_000,
+    "\n" * 1_000_000,
+]
+
+# Nothing of the submission became an element: these are all that our templates write.
+ELEMENTS = (
+    """() => [...new Set([...document.querySelectorAll('*')].map(e => e.localName))].sort()"""
+)
+OURS = {"html", "head", "meta", "title", "style", "body", "header", "main", "footer", "section"}
+OURS |= {"article", "h1", "h2", "h3", "p", "ul", "li", "span", "strong", "code", "bdi", "a"}
+OURS |= {"table", "thead", "tbody", "tr", "th", "td"}
+ATTRIBUTES = """() => [...new Set([...document.querySelectorAll('body *')].flatMap(
+  e => e.getAttributeNames()))].sort()"""
+AXE = """() => axe.run(document, {resultTypes: ['violations'], preload: false}).then(r => r.violations
+  .map(v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).join(', ')))"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        missing = "no Chromium found: install it (Debian: apt-get install chromium) or set CHROMIUM"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+    from playwright.sync_api import sync_playwright
+
+    arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        arguments.append("--no-sandbox")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def axe():
+    return files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+
+
+class Tab:
+    """A tab that notes whatever a page does besides being shown."""
+
+    def __init__(self, page, deeds):
+        self.page, self.deeds = page, deeds
+        page.on("console", lambda m: deeds.append(f"console: {m.text}"))
+        page.on("pageerror", lambda error: deeds.append(f"error: {error}"))
+        page.on("request", self.note_request)
+        page.on("dialog", self.note_dialog)
+        page.on("popup", lambda p: deeds.append("popup"))
+        page.on("framenavigated", lambda f: f.parent_frame and deeds.append("frame"))
+
+    def note_request(self, request):
+        if not request.is_navigation_request() or request.url != self.expected:
+            self.deeds.append(f"request: {request.url[:80]}")
+
+    def note_dialog(self, dialog):
+        self.deeds.append("dialog")
+        dialog.dismiss()
+
+    def open(self, path):
+        self.expected = path.as_uri()
+        self.page.goto(self.expected, wait_until="load")
+
+
+@pytest.fixture(params=["light", "dark"])
+def tab(request, browser):
+    context = browser.new_context(color_scheme=request.param)
+    deeds = []
+    yield Tab(context.new_page(), deeds)
+    context.close()
+
+
+def verdict(number, text, **more):
+    e = load(FIRST[number % len(FIRST)])
+    fields = {"status": "failed", "findings": (text, text, text, text), "diagnosis": text} | more
+    return Verdict(e.name, fields.pop("status"), 0, e.points, **fields)
+
+
+def statuses():
+    """One page with every status that there is, as most students will see it."""
+    others = ("failed", "not attempted", "did not finish", "not allowed")
+    shown = [verdict(n, "expected 1, got 2", status=status) for n, status in enumerate(others)]
+    e = load(FIRST[4])
+    return (*shown, Verdict(e.name, "passed", e.points, e.points))
+
+
+def who(text):
+    return text[:5000]
+
+
+def handed_in(student, text):
+    return Graded(student, text, text, (verdict(0, text), verdict(1, text, status=text)), (text,))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The folder of the pages, and the page of each student."""
+    graded = [handed_in(who(text), text) for text in HOSTILE]
+    graded.append(Graded("Anna Schmidt", "anna.ipynb", "ab" * 32, statuses(), ("It was healed.",)))
+    folder = tmp_path_factory.mktemp("results")
+    protections = tuple((text, text) for text in HOSTILE)
+    write(graded, Run(False, protections, tuple(HOSTILE), HOSTILE[0]), folder)
+    return folder / "feedback", page_names({g.student for g in graded})
+
+
+def check(tab, path):
+    """Open a page, give it time to misbehave, and return what it did, in words."""
+    tab.page.set_viewport_size({"width": WIDTHS["phone"], "height": 900})
+    tab.open(path)
+    tab.page.mouse.move(50, 300)
+    found = list(tab.deeds)
+    if tab.page.evaluate("typeof window.pwned") != "undefined":
+        found.append("a script ran")
+    if not tab.page.title().startswith("Feedback"):
+        found.append(f"title: {tab.page.title()[:80]}")
+    found += [f"element {name}" for name in set(tab.page.evaluate(ELEMENTS)) - OURS]
+    allowed = {"class", "aria-hidden", "scope", "href"}
+    found += [f"attribute {name}" for name in set(tab.page.evaluate(ATTRIBUTES)) - allowed]
+    for width in WIDTHS.values():
+        tab.page.set_viewport_size({"width": width, "height": 900})
+        needed = tab.page.evaluate("document.documentElement.scrollWidth")
+        if needed > width:
+            found.append(f"scrolls sideways, {needed} px in {width}")
+    tab.deeds.clear()
+    return found
+
+
+def test_nothing_of_a_submission_runs(tab, written):
+    folder, pages = written
+    found = {}
+    for page in sorted(pages.values()):
+        deeds = check(tab, folder / page)
+        if deeds:
+            found[page] = deeds
+        assert not tab.page.locator("a").count(), "a page of a student links nowhere"
+    assert not found
+
+
+def test_the_list_of_the_teacher_runs_nothing_and_links_to_every_page(tab, written):
+    folder, pages = written
+    assert check(tab, folder / "index.html") == []
+    links = tab.page.locator("a").evaluate_all("all => all.map(a => a.href)")
+    assert sorted(links) == sorted((folder / page).as_uri() for page in pages.values())
+
+
+def test_text_is_shown_as_it_was_written(tab, written):
+    folder, pages = written
+    for text in HOSTILE[:16]:
+        tab.open(folder / pages[who(text)])
+        assert f"Most likely: {text}" == tab.page.locator(".diagnosis").first.text_content()
+        assert tab.page.locator(".problems li").first.text_content() == text
+    tab.open(folder / pages[who(HOSTILE[16])])
+    assert "a[U+202E]gpj.[U+2066] [U+0000]" in tab.page.locator(".diagnosis").first.text_content()
+
+
+def test_a_page_forbids_scripts_and_styles_by_itself(tab, written, tmp_path):
+    """What if the escaping failed one day: the same page, with a hole made in it."""
+    folder, pages = written
+    whole = (folder / pages["Anna Schmidt"]).read_text("utf-8")
+    # No policy forbids a refresh to another page: of that, escaping alone protects.
+    inside = "".join(text for text in HOSTILE[:14] if "refresh" not in text)
+    holed = tmp_path / "x.html"
+    holed.write_text(whole.replace("</main>", inside + "</main>"), encoding="utf-8")
+    tab.open(holed)
+    tab.page.wait_for_timeout(200)
+    assert tab.page.evaluate("typeof window.pwned") == "undefined"
+    assert tab.page.title() == "Feedback for Anna Schmidt"
+    assert tab.page.locator("h1").is_visible()
+    refused = [deed for deed in tab.deeds if "Content Security Policy" in deed]
+    assert len(refused) > 5, "the hole was there"
+    assert not [
+        d for d in tab.deeds if "dialog" in d or "request: http" in d or d == "console: pwned"
+    ]
+
+
+def test_a_hole_without_the_policy_would_be_noticed(tab, written, tmp_path):
+    """The watch itself: without the policy, the same hole is seen in every way."""
+    folder, pages = written
+    whole = (folder / pages["Anna Schmidt"]).read_text("utf-8")
+    naked = tmp_path / "x.html"
+    text = whole.replace("Content-Security-Policy", "x").replace("</main>", HOSTILE[0] + "</main>")
+    naked.write_text(text, encoding="utf-8")
+    found = " ".join(check(tab, naked))
+    for deed in (
+        "dialog",
+        "console: pwned",
+        "request: http",
+        "a script ran",
+        "title",
+        "element script",
+    ):
+        assert deed in found
+
+
+def test_everybody_can_read_it(tab, written, axe):
+    folder, pages = written
+    for path in (pages["Anna Schmidt"], pages[who(HOSTILE[13])], "index.html"):
+        for width in WIDTHS.values():
+            tab.page.set_viewport_size({"width": width, "height": 900})
+            tab.open(folder / path)
+            tab.page.evaluate(axe)
+            assert tab.page.evaluate(AXE) == [], path
+    tab.open(folder / pages["Anna Schmidt"])
+    said = tab.page.locator(".status").all_text_contents()
+    assert said == [
+        "✗ failed",
+        "– not attempted",
+        "– did not finish",
+        "– not allowed",
+        "✓ passed",
+    ]

@@ -1,0 +1,142 @@
+"""The real nbgrader takes our masters: release version, full, wrong and untouched submissions."""
+
+import os
+import subprocess
+import sys
+from copy import deepcopy
+from pathlib import Path
+
+import nbformat
+import pytest
+from test_notebooks import MASTERS, ROOT, each, read
+
+from attncourse.grading import CheckFailed, check, load, names
+
+NAME = "02_masks"
+KEPT = ("02_causal_mask", "02_decoder_mask", "02_leaking_loss")
+POINTS = {name: load(name.replace("_", ".", 1)).points for name in KEPT}
+WRONG = "def causal_mask(n, m):\n    return torch.ones(n, m).bool()"
+CONFIG = """c = get_config()
+c.CourseDirectory.course_id = "attention"
+c.ClearSolutions.code_stub = {"python": "# your code here\\nraise NotImplementedError"}
+c.Execute.timeout = 60
+"""
+
+
+def mark(cell) -> dict:
+    return cell.metadata.get("nbgrader", {})
+
+
+def cut(path: Path):
+    """The notebook with three of its exercises: what stands above them, their answers and checks."""
+    notebook = read(path)
+    start = [c for c in notebook.cells if "bootstrap" in c.metadata.get("tags", [])]
+    ids = {*KEPT, *(f"{name}_answer" for name in KEPT)}
+    imports = next(c for c in notebook.cells if c.source.startswith("import math"))
+    kept = [c for c in notebook.cells if mark(c).get("grade_id") in ids]
+    notebook.cells = [*start, imports, *kept]
+    return notebook
+
+
+@pytest.fixture(scope="module")
+def nbgrader():
+    """Runs a command of nbgrader, which itself looks for its tools on the path."""
+    beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+    def run(course: Path, *arguments: str) -> None:
+        own = {"JUPYTER_CONFIG_DIR": str(course), "JUPYTER_DATA_DIR": str(course)}
+        ran = subprocess.run(
+            [sys.executable, "-m", "nbgrader", *arguments],
+            cwd=course,
+            env=os.environ | beside | own,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert ran.returncode == 0, ran.stderr
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory, nbgrader) -> Path:
+    """A course folder in which nbgrader released the notebook and graded three students."""
+    course = tmp_path_factory.mktemp("course")
+    (course / "nbgrader_config.py").write_text(CONFIG, encoding="utf-8")
+    master = cut(ROOT / "exercises" / "solutions" / f"{NAME}.ipynb")
+    untouched = cut(ROOT / "exercises" / f"{NAME}.ipynb")
+    wrong = deepcopy(master)
+    next(c for c in wrong.cells if mark(c).get("grade_id") == f"{KEPT[0]}_answer").source = WRONG
+    handed_in = {"sam": master, "kim": wrong, "lee": untouched}
+    _write(master, course / "source" / "masks" / f"{NAME}.ipynb")
+    nbgrader(course, "generate_assignment", "masks", "--create")
+    release = read(course / "release" / "masks" / f"{NAME}.ipynb")
+    for student, notebook in handed_in.items():
+        filled = deepcopy(release)
+        for theirs, ours in zip(filled.cells, notebook.cells, strict=True):
+            theirs.source = ours.source
+        _write(filled, course / "submitted" / student / "masks" / f"{NAME}.ipynb")
+    nbgrader(course, "autograde", "masks", "--create")
+    return course
+
+
+def _write(notebook, path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    nbformat.write(notebook, path)
+
+
+def scores(course: Path, student: str) -> dict[str, float]:
+    """The points by grade id, as nbgrader's own database has them."""
+    from nbgrader.api import Gradebook
+
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}", "attention") as book:
+        grades = book.find_submission_notebook(NAME, "masks", student).grades
+        assert {grade.name: grade.max_score for grade in grades} == POINTS
+        return {grade.name: grade.score for grade in grades}
+
+
+def test_release_is_the_student_notebook(course):
+    release = read(course / "release" / "masks" / f"{NAME}.ipynb")
+    student = cut(ROOT / "exercises" / f"{NAME}.ipynb")
+    theirs, ours = ([c.source for c in n.cells] for n in (release, student))
+    # nbgrader has one stub for all; ours does not raise where it stands outside of a function
+    assert [x.removesuffix("\nraise NotImplementedError") for x in theirs] == ours
+    assert "SOLUTION" not in nbformat.writes(release)
+
+
+def test_full_points_for_the_solution(course):
+    assert scores(course, "sam") == POINTS
+
+
+def test_a_wrong_answer_earns_nothing_and_costs_nothing_else(course):
+    assert scores(course, "kim") == POINTS | {KEPT[0]: 0}
+
+
+def test_an_untouched_notebook_earns_nothing(course):
+    assert scores(course, "lee") == dict.fromkeys(KEPT, 0)
+
+
+def test_export_sums_the_points(course, nbgrader):
+    nbgrader(course, "export", "--to", "grades.csv")
+    header, *rows = (course / "grades.csv").read_text(encoding="utf-8").splitlines()
+    table = [dict(zip(header.split(","), row.split(","), strict=True)) for row in rows]
+    sums = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in table}
+    assert sums == {"sam": (4, 4), "kim": (3, 4), "lee": (0, 4)}
+
+
+@each(MASTERS)
+def test_nbgrader_counts_the_points_of_the_exercises(path):
+    from nbgrader.utils import determine_grade, is_grade
+
+    cells = [cell for cell in read(path).cells if is_grade(cell)]
+    counted = {mark(c)["grade_id"].replace("_", ".", 1): determine_grade(c)[1] for c in cells}
+    assert counted == {name: load(name).points for name in counted}
+    assert counted.keys() == {n for n in names() if n[:2] == path.stem[:2]}
+
+
+def test_a_stub_raises_only_under_nbgrader(monkeypatch):
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
+    check("02.leaking_loss", None)
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    with pytest.raises(CheckFailed, match="02.leaking_loss is not attempted yet. Replace the stub"):
+        check("02.leaking_loss", None)
