@@ -61,7 +61,7 @@ def observe_call(answer, case: Case, names: list[str], gradients: bool) -> dict[
     want_gradients = gradients and case.gradients
     args = [_copy(x, want_gradients) for x in case.args]
     kwargs = {name: _copy(x, False) for name, x in case.kwargs.items()}
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     try:
         output = answer(*args, **kwargs)
         seen = {f"{case.label}, output": _detached(output)}

@@ -120,13 +120,13 @@ class Session:
         order = exercise.name, exercise.answer, list(exercise.forbids)
         try:
             found, keeps, answer = self.peer.ask("begin", *order)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise Lost(f"its answer cannot be had ({type(error).__name__})") from None
         if keeps is True:
             self.peer.remember()
         if not found:
             return Verdict(exercise.name, "not found", 0, exercise.points, (missing(exercise),))
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         with suppress(Exception, SystemExit), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return exercise.grade(answer, seed)

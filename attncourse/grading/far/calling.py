@@ -91,7 +91,7 @@ class Calls:
 
     def call(self, far_id: int, args: list, kwargs: dict, state: Any, grad: bool, seed: int):
         """The result, changed arguments, the number of the graph, the modes of a layer, warnings."""
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed formats a stack, three times
         answer = self.objects()[far_id]
         stored = lend(answer, state) if state else []
         leaves = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.requires_grad]

@@ -70,6 +70,8 @@ class Peer:
                 return rest[0]
             if kind == "raised":
                 raise raised(*rest)
+            if kind != "ask":
+                raise Lost("what it sent is no message")
             self._serve(*rest)
 
     def listen(self) -> None:
@@ -104,9 +106,10 @@ class Peer:
         packer = self._packer()
         packer.memory.update(arrived)
         body = packer.unpack(tree)
-        if not isinstance(body, list) or [type(x) for x in body] not in MESSAGES:
-            if not (isinstance(body, list) and len(body) == 2 and body[0] == "reply"):
-                raise Lost("what it sent is no message")
+        shape = [type(x) for x in body] if isinstance(body, list) else []
+        reply = len(shape) == 2 and shape[0] is str and body[0] == "reply"
+        if not reply and shape not in MESSAGES:
+            raise Lost("what it sent is no message")
         return body
 
     def export(self, x: Any) -> dict:

@@ -22,7 +22,8 @@ from torch import Tensor
 MOST_NUMBERS = (
     2**24
 )  # in one tensor: a view of stride 0 is small on the wire and large when it is used
-MOST_NODES, MOST_DEPTH, MOST_TEXT = 20_000, 12, 2_000
+MOST_NODES, MOST_DEPTH, MOST_TEXT = 5_000, 12, 500
+MOST_HEADER = 2**22  # bytes of JSON: small on the wire, it becomes large when it is read
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -84,6 +85,8 @@ class Pipe:
         frame = self._read(length)
         try:
             (size,) = struct.unpack_from("<Q", frame)
+            if size > MOST_HEADER:
+                raise Lost("it sent a value that is nested too deeply or too long")
             header = json.loads(bytes(frame[8 : 8 + size]))
             body = json.loads(header["__metadata__"]["body"])
             return body, load(bytes(frame))
@@ -173,7 +176,8 @@ class Packer:
         if x is None or type(x) in (bool, float):
             return x
         if isinstance(x, str):
-            return str.__str__(x)[:MOST_TEXT]
+            text = str.__str__(x)
+            return text if self.memory.owner == "g" else text[:MOST_TEXT]  # cells are long, answers not
         if isinstance(x, int) and not isinstance(x, bool):
             return int(x) if abs(x) < 2**4096 else {"opaque": ["int", "a very large number"]}
         if isinstance(x, Tensor):

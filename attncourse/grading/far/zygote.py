@@ -5,6 +5,7 @@ everything that it has started. Where it may, it gives every submission a user i
 """
 
 import ctypes
+import gc
 import json
 import os
 import resource
@@ -12,6 +13,7 @@ import shutil
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
@@ -158,10 +160,8 @@ def children() -> list[int]:
 
 def kill(pid: int) -> None:
     """Kill a process, if it is there."""
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def empty(folder: str) -> None:
@@ -192,6 +192,8 @@ def warm_up() -> None:
     torch.set_num_threads(1)
     x = torch.randn(4, 4)
     made_by(lambda x: torch.softmax(x @ x.mT, -1) @ x, x)  # imports much of torch, once
+    gc.collect()
+    gc.freeze()  # a collection in a worker would write to every object, and copy every page
 
 
 def main(control: int, first_uid: int, scratch: list[str]) -> None:
