@@ -100,6 +100,7 @@ def at_the_end(cache, first: int) -> list:
 
 
 def attempt(call):
+    """What a call returns, or what it raises."""
     try:
         return call()
     except Exception as error:
@@ -107,6 +108,7 @@ def attempt(call):
 
 
 def shorten(found) -> str:
+    """What was read, or the kind of the error."""
     return f"raised {found.kind}" if isinstance(found, Raised) else found
 
 
@@ -120,6 +122,7 @@ def kept_apart(answer):
 
 
 def separate(answer):
+    """True when what one cache holds stays when another is written to."""
     one, other = (answer(BATCH, HEADS, MAX_LENGTH, HEAD_DIM) for _ in range(2))
     kept = one.append(tokens(1, 2))
     before = read(kept)
