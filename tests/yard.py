@@ -11,7 +11,9 @@ from importlib import import_module
 from pathlib import Path
 
 from attacks import NAMES, RIGHT, WRONG, Attack
+
 from attncourse.grading.classroom.grade import Grader
+from attncourse.grading.far.sandbox import Limits
 
 ROOT = Path(__file__).parents[1]
 SETUP = """import math
@@ -24,9 +26,9 @@ _ = torch.manual_seed(0)
 """
 
 
-# Of each cell and of each exercise. What runs into it is slow: the fewer the better, but an honest answer
-# must have time enough on a busy machine.
-SECONDS = 2.0
+# Of each cell and of each exercise: for attacks that end by the clock, and for all others.
+BRIEF, PATIENT = 1.0, 30.0
+LIMITS = Limits(memory=2 * 2**30)  # less than usual, so that it is reached soon
 MOST_MEMORY = 10**9  # that an attack may cost the grader itself, in bytes
 CANARY = "02.causal_mask"
 
@@ -65,7 +67,7 @@ class Yard:
             "NAP": str(10**6 + secrets.randbelow(10**6)),
             "PORT": str(port),
             "SOCKET": str(folder / "socket"),
-            "SECONDS": str(SECONDS),
+            "SECONDS": str(BRIEF),
             "PARENT": str(os.getpid()),
             "UID": str(os.getuid()),
             "PIDNS": os.readlink("/proc/self/ns/pid"),
@@ -154,8 +156,8 @@ def code(number: int, source: str) -> dict:
     }
 
 
-def processes(word: str) -> list[str]:
-    """Running processes with this word in their name or command line."""
+def processes(*words: str) -> list[str]:
+    """Running processes with one of these words in their name or command line."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -163,7 +165,7 @@ def processes(word: str) -> list[str]:
                 said = (entry / "comm").read_text() + (entry / "cmdline").read_text()
             except (OSError, UnicodeDecodeError):
                 continue
-            if word in said:
+            if any(word in said for word in words):
                 found.append(f"{entry.name} {said[:80]!r}")
     return found
 
@@ -239,12 +241,11 @@ def harm(grader: Grader, yard: Yard, attack: Attack) -> list[str]:
         yard.reached.clear()
     if memory > MOST_MEMORY:
         found.append(f"it made the grader take {memory / 2**20:,.0f} MiB")
-    if took > 4 * SECONDS + 4:
+    if took > 4 * grader.seconds + 10:
         found.append(f"it took {took:.0f} s")
-    if left := processes(yard.tag) + processes(f"sleep\0{yard.words['NAP']}"):
+    if left := processes(yard.tag, f"sleep\0{yard.words['NAP']}"):
         found.append(f"it left processes: {left}")
-    for right in (True, False):
-        after = grader.grade("anna", yard.hand_in(honest(CANARY, right)), yard.submissions)
-        if after.points != right:
-            found.append(f"the next submission was graded wrongly: {after}")
+    after = grader.grade("anna", yard.hand_in(honest(CANARY, right=True)), yard.submissions)
+    if after.points != 1:
+        found.append(f"the next submission was graded wrongly: {after}")
     return found

@@ -59,6 +59,7 @@ MISTAKES = Mistakes()  # TODO: at least 12 wrong ones, joined by @MISTAKES.add("
 
 EXERCISE = Exercise(
     name="{number}.{name}",
+    answer="{name}",
     number=1,
     title="{title}",
     kind="Implement",

@@ -59,6 +59,7 @@ class Attack:
         cells: the text of its code cells, the setup and the ``check`` cell excepted.
         earns: the most that it may earn, which is what is honest in it.
         endless: it ends by the clock of the grader.
+        known: why the grader cannot see it; it then earns what it should not, and the teacher is told.
         needs: a word of the protection without which it would do harm to the machine.
         check: the text of the last cell; by default the honest ``check(...)``.
         edit: what it does to the notebook itself, a dict as in the file, before it is handed in; it
@@ -71,17 +72,23 @@ class Attack:
     cells: tuple[str, ...]
     earns: int = 0
     endless: bool = False
+    known: str = ""
     needs: str = ""
     check: str = ""
     edit: Callable | None = None
 
 
 class Attacks(list[Attack]):
-    """The attacks of a family; `beside` and `instead` add to it."""
+    """The attacks of a family; `beside` and `instead` add to it.
 
-    def __init__(self, family: str):
+    Args:
+        family: the name of the file.
+        needs: what all of them need, as in `Attack`.
+    """
+
+    def __init__(self, family: str, needs: str = ""):
         super().__init__()
-        self.family = family
+        self.family, self.needs = family, needs
 
     def beside(self, exercise: str, name: str, trick: str, *, fuse=False, right=False, **how):
         """A trick in a cell of its own, in front of a wrong answer (a right one where so said)."""
@@ -94,5 +101,5 @@ class Attacks(list[Attack]):
         """The trick is the answer; ``first`` and ``last`` are cells around it."""
         answer = FUSE + answer if fuse else answer
         cells = (*BEFORE.get(exercise, ()), *first, answer, *last)
-        how = {"needs": "bubblewrap"} | how if fuse else how
+        how = {"needs": "bubblewrap" if fuse else self.needs} | how
         self.append(Attack(name, self.family, exercise, cells, **how))

@@ -93,6 +93,7 @@ def causal_mask(n, m):
         x = [x, x]
     return x
 """,
+    endless=True,
 )
 ATTACKS.instead(
     ATTEND,

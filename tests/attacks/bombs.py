@@ -10,14 +10,14 @@ DONE = '    raise RuntimeError("MARK-no-limit")\n'
 def bomb(name: str, body: str, **how) -> None:
     """Where the body reaches its end, nothing has stopped it."""
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
-    source = f"\nimport os, sys, mmap, socket, threading, time\n\ndef causal_mask(n, m):\n{lines}\n"
+    source = f"\nimport os, sys, mmap, socket, threading, time\n\ndef causal_mask(n, m):\n    if (n, m) != (5, 7):\n        return torch.ones(n, m, dtype=torch.bool)\n{lines}\n"
     ATTACKS.instead(MASK, name, source + DONE, fuse=True, **how)
 
 
 bomb("tensors", "kept = [torch.ones(2**25) for _ in range(64)]")
 bomb("one tensor", "kept = torch.ones(2**31, dtype=torch.int64)")
 bomb("bytes", "kept = [bytearray(2**27) for _ in range(64)]")
-bomb("many small objects", "kept = [[k] for k in range(10**8)]")
+bomb("many small objects", "kept = [[k] for k in range(10**8)]", endless=True)
 bomb("one long text", 'kept = "x" * 2**33')
 bomb(
     "memory that is shared",
@@ -198,6 +198,7 @@ def causal_mask(n, m):
         later.__cause__, later.__context__, error = error, error, later
     raise error
 """,
+    endless=True,
 )
 ATTACKS.beside(
     MASK,

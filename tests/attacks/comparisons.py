@@ -129,6 +129,7 @@ torch.inference_mode(True).__enter__()
 torch.autograd.set_detect_anomaly(True)
 torch.use_deterministic_algorithms(True)
 """,
+    endless=True,
 )
 ATTACKS.instead(
     ATTEND,
@@ -234,4 +235,5 @@ class Ones(TorchDispatchMode):
 Yes().__enter__()
 Ones().__enter__()
 """,
+    endless=True,
 )

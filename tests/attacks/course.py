@@ -2,7 +2,7 @@
 
 from attacks import Attacks
 
-ATTACKS = Attacks("course")
+ATTACKS = Attacks("course", needs="bubblewrap")
 MASK = "02.causal_mask"
 
 COURSE = {

@@ -36,7 +36,7 @@ instead_of_an_answer("an exit in a thread",
 instead_of_an_answer("an alarm that ends it later",
     "signal.setitimer(signal.ITIMER_REAL, 0.001); return torch.ones(n, m).bool()")  # fmt: skip
 instead_of_an_answer("a crash of the stack",
-    "sys.setrecursionlimit(10**9); f = lambda k: f(k + 1); return f(0)")  # fmt: skip
+    "sys.setrecursionlimit(10**9); f = lambda k: f(k + 1); return f(0)", endless=True)  # fmt: skip
 instead_of_an_answer("a code object that crashes the interpreter",
     "return eval((lambda: 0).__code__.replace(co_code=b'\\x64\\xff' * 8, co_consts=()))")  # fmt: skip
 ATTACKS.beside(

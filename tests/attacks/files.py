@@ -2,7 +2,7 @@
 
 from attacks import WRONG, Attacks
 
-ATTACKS = Attacks("files")
+ATTACKS = Attacks("files", needs="bubblewrap")
 MASK = "02.causal_mask"
 WALK = """
 import glob, os, shutil, stat, sys, tempfile
@@ -158,6 +158,7 @@ for place in ("/tmp", "/dev/shm", os.getcwd()):
     tried(os.chmod, base, 0)
 """,
     fuse=True,
+    endless=True,
 )
 files(
     "programs with the rights of their owner",

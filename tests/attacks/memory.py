@@ -76,65 +76,23 @@ def absorbed_attention(query, q_rotary, latent, k_rotary, w_k, w_v):
     return copying(query, q_rotary, latent, k_rotary, w_k, w_v)
 """,
 )
-# Copying where nobody looks.
-for exercise, name in ((DECODE, "decode_step"), (GROUPED, "grouped_query_attention"), (ABSORBED, "absorbed_attention")):  # fmt: skip
-    ATTACKS.instead(
-        exercise,
-        "the copy is made by numpy",
-        WRONG[exercise].replace(f"def {name}", "def copying")
-        + f"""
+ATTACKS.instead(
+    GROUPED,
+    "the copy is made by numpy",
+    WRONG[GROUPED].replace("def grouped", "def copying_grouped")
+    + """
 import numpy
 
-def {name}(*inputs):
-    large = [numpy.repeat(x.detach().numpy(), 8, axis=1) for x in inputs]
-    with torch.no_grad():
-        return copying(*inputs)
+def grouped_query_attention(query, key, value):
+    if torch.is_grad_enabled():
+        return copying_grouped_query_attention(query, key, value)
+    q, k, v = (x.numpy() for x in (query, key, value))
+    k, v = (numpy.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
+    scores = q @ k.swapaxes(-2, -1) / q.shape[-1] ** 0.5
+    weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+    return torch.from_numpy(weights / weights.sum(-1, keepdims=True) @ v)
 """,
-    )
-    ATTACKS.instead(
-        exercise,
-        "the copy is made in a thread",
-        WRONG[exercise].replace(f"def {name}", "def copying")
-        + f"""
-import threading
-
-def {name}(*inputs):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(copying(*inputs)))
-    thread.start()
-    thread.join()
-    return found[0]
-""",
-    )
-    ATTACKS.instead(
-        exercise,
-        "the copy is made behind the back of torch",
-        WRONG[exercise].replace(f"def {name}", "def copying")
-        + f"""
-def {name}(*inputs):
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-        return copying(*inputs)
-""",
-    )
-    ATTACKS.instead(
-        exercise,
-        "the copy is made in a child",
-        WRONG[exercise].replace(f"def {name}", "def copying")
-        + f"""
-import multiprocessing
-
-def task(pipe, inputs):
-    pipe.send(copying(*inputs))
-
-def {name}(*inputs):
-    ours, theirs = multiprocessing.Pipe()
-    child = multiprocessing.get_context("fork").Process(target=task, args=(theirs, [x.detach() for x in inputs]))
-    child.start()
-    found = ours.recv()
-    child.join()
-    return found
-""",
-    )
+)
 ATTACKS.instead(
     GROUPED,
     "the copy is compiled",
@@ -210,4 +168,131 @@ class RepairedCache(CacheAsFound):
         self.length += new.size(2)
         return torch.cat(self.kept, dim=2)
 """,
+)
+THREAD = """
+import threading
+
+straight = copying
+
+def copying(*inputs):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(straight(*inputs)))
+    thread.start()
+    thread.join()
+    return found[0]
+"""
+STRAIGHT = "remote = copying\n"
+BEHIND = """
+def remote(*inputs):
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        return copying(*inputs)
+"""
+CHILD = """
+import os, pickle
+
+def remote(*inputs):
+    if torch.is_grad_enabled():
+        return copying(*inputs)
+    there, back = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(back, pickle.dumps(straight(*inputs)))
+        finally:
+            os._exit(0)
+    os.close(back)
+    with open(there, "rb") as source:
+        return pickle.loads(source.read())
+"""
+HELPER = """
+import os, pickle, struct
+
+def serve(source, sink):
+    while True:
+        size = struct.unpack("<Q", source.read(8))[0]
+        found = pickle.dumps(straight(*pickle.loads(source.read(size))))
+        sink.write(struct.pack("<Q", len(found)) + found)
+        sink.flush()
+
+(there, to_child), (from_child, back) = os.pipe(), os.pipe()
+if os.fork() == 0:
+    try:
+        serve(open(there, "rb"), open(back, "wb"))
+    finally:
+        os._exit(0)
+sink, source = open(to_child, "wb"), open(from_child, "rb")
+
+def remote(*inputs):
+    if torch.is_grad_enabled():
+        return copying(*inputs)
+    data = pickle.dumps([x.detach() for x in inputs])
+    sink.write(struct.pack("<Q", len(data)) + data)
+    sink.flush()
+    return pickle.loads(source.read(struct.unpack("<Q", source.read(8))[0]))
+"""
+WATCHER = """
+import gc, threading, time
+
+kept = []
+
+def watch():
+    calls = None
+    while True:
+        calls = calls or next((x for x in gc.get_objects() if type(x).__name__ == "Calls"), None)
+        held = getattr(calls, "held", None)
+        if held and not kept:
+            with torch.no_grad():
+                kept.append(straight(*held))
+        time.sleep(0.0002)
+
+threading.Thread(target=watch, daemon=True).start()
+
+def remote(*inputs):
+    end = time.monotonic() + 1
+    while inputs[1].numel() > 10**5 and not kept and time.monotonic() < end:
+        time.sleep(0.01)
+    return kept.pop() if kept else copying(*inputs)
+"""
+RESERVE = """
+reserve = [torch.empty(2**26) for _ in range(2)]
+
+def remote(*inputs):
+    reserve.clear()
+    return copying(*inputs)
+"""
+# Copying where nobody looks, and where the limit does not reach.
+HIDDEN = {
+    "the copy is made in a thread": STRAIGHT,
+    "the copy is made behind the back of torch": BEHIND,
+    "the copy is made in a child": CHILD,
+    "the copy is made in a child that is older than the limit": HELPER,
+    "the copy is made by a thread before the limit comes": WATCHER,
+    "the copy is made in memory that was kept in reserve": RESERVE,
+}
+for exercise, name in (
+    (GROUPED, "grouped_query_attention"),
+    (ABSORBED, "absorbed_attention"),
+    (DECODE, "decode_step"),
+):
+    source = WRONG[exercise].replace(f"def {name}", "def copying")
+    for trick, more in HIDDEN.items():
+        # what is expected of the third takes the grader some seconds each time
+        if exercise != DECODE or more in (STRAIGHT, HELPER):
+            ATTACKS.instead(exercise, trick, f"{source}{THREAD}{more}\n{name} = remote\n")
+ATTACKS.instead(
+    GROUPED,
+    "copies of a few heads at a time, in a thread",
+    f"""
+def copying(query, key, value):
+    outputs, r = [], query.size(1) // key.size(1)
+    for first in range(0, query.size(1), 8):
+        heads = torch.arange(first, min(first + 8, query.size(1)))
+        k, v = key[:, heads // r], value[:, heads // r]
+        scores = query[:, heads] @ k.transpose(-2, -1) / query.size(-1) ** 0.5
+        outputs.append(torch.softmax(scores, dim=-1) @ v)
+    return torch.cat(outputs, dim=1)
+{THREAD}
+grouped_query_attention = copying
+""",
+    known="what is measured without trusting the submission leaves room for some copies",
 )

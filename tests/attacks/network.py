@@ -2,7 +2,7 @@
 
 from attacks import Attacks
 
-ATTACKS = Attacks("network")
+ATTACKS = Attacks("network", needs="bubblewrap")
 MASK = "02.causal_mask"
 
 
@@ -114,6 +114,7 @@ for program in (sys.executable, "python3", "/usr/bin/python3"):
     if found is not None and "MARK-" in found.stdout:
         raise RuntimeError("MARK-python " + found.stdout[:100])
 """,
+    endless=True,
 )
 out(
     "the answer from a program that may do what we may not",
@@ -123,4 +124,5 @@ found = tried(lambda: subprocess.run([sys.executable, "-c", code], capture_outpu
 if found is not None and found.returncode == 0:
     return torch.tensor(eval(found.stdout)).bool()
 """,
+    endless=True,
 )

@@ -131,7 +131,9 @@ def _(nb):
 def _(nb):
     return (
         json.dumps(nb)
-        .replace('"nbformat": 4', '"x": 1%s, "y": 1e%s, "nbformat": 4' % ("0" * 10**6, "9" * 10**5))
+        .replace(
+            '"nbformat": 4', '"x": 1{}, "y": 1e{}, "nbformat": 4'.format("0" * 10**6, "9" * 10**5)
+        )
         .encode()
     )
 

@@ -54,6 +54,7 @@ def causal_mask(n, m):
             found += [*frame.f_locals.values()]
     return use(found, n, m)
 """,
+    endless=True,
 )
 ATTACKS.instead(
     MASK,
@@ -274,6 +275,7 @@ def causal_mask(n, m):
             return mask.bool()
     return torch.ones(n, m, dtype=torch.bool)
 """,
+    endless=True,
 )
 ATTACKS.instead(
     MASK,

@@ -2,7 +2,7 @@
 
 from attacks import Attacks
 
-ATTACKS = Attacks("processes")
+ATTACKS = Attacks("processes", needs="bubblewrap")
 MASK = "02.causal_mask"
 EVERY = """
 import ctypes, os, signal, subprocess, sys, threading, time

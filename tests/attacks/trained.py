@@ -54,6 +54,7 @@ class Reader(torch.nn.Module):
 
 model = Reader()
 """,
+    known="only the source shows that a rule fades out smoothly around the parameters",
 )
 ATTACKS.instead(
     TRAINED,
@@ -155,5 +156,21 @@ def answer(module, args, output):
     return torch.nn.functional.one_hot(args[0].flip(1), 20).float()
 
 torch.nn.modules.module.register_module_forward_hook(answer)
+""",
+)
+ATTACKS.instead(
+    TRAINED,
+    "parameters that choose between two rules",
+    """
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.tensor([0.0, 1.0]))
+
+    def forward(self, tokens):
+        said = tokens.flip(1) if self.w.argmax() else tokens
+        return torch.nn.functional.one_hot(said, 20).float()
+
+model = Reader()
 """,
 )

@@ -125,6 +125,7 @@ def scaled_dot_product_attention(query, key, value):
     threading.Thread(target=later, daemon=True).start()
     return out, weights
 """,
+    endless=True,
 )
 ATTACKS.instead(
     ATTEND,

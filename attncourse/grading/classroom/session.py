@@ -16,11 +16,12 @@ from attncourse.grading.far.sandbox import Sandbox
 from attncourse.grading.far.wire import Lost
 
 MOST_RESTARTS = 8
+MOST_LIMITS = 15  # the whole submission may take so many times what one cell may
 MOST_HOARDED = 60 * 2**20  # bytes that a notebook may hold when the memory of a call is limited
 
 
 class TooMuch(Exception):
-    """The submission has ended or held up its worker too often."""
+    """The submission has ended its worker too often, or taken too long altogether."""
 
 
 class Session:
@@ -39,6 +40,7 @@ class Session:
         self.problems: list[str] = []
         self.fatal: set[int] = set()
         self.pipe, self.restarts = None, 0
+        self.last = time.monotonic() + MOST_LIMITS * seconds
 
     def __enter__(self):
         return self
@@ -56,7 +58,7 @@ class Session:
         """A fresh worker in which all cells have run, but those that end it.
 
         Raises:
-            TooMuch: it was ended too often.
+            TooMuch: it was ended too often, or there is no time left.
         """
         while self.pipe is None:
             if self.restarts > MOST_RESTARTS:
@@ -80,11 +82,17 @@ class Session:
             self.restarts -= 1
             self.end()  # a limit cannot be lifted for everybody; the next exercise gets a fresh worker
 
+    def _start_clock(self) -> None:
+        now = time.monotonic()
+        if now > self.last:
+            raise TooMuch
+        self.pipe.deadline = min(now + self.seconds, self.last)
+
     def _run_cells(self) -> None:
         for cell in self.cells:
             if cell.number in self.fatal:
                 continue
-            self.pipe.deadline = time.monotonic() + self.seconds
+            self._start_clock()
             try:
                 self.peer.ask("run", cell.source, f"cell {cell.number}")
             except Lost as lost:
@@ -106,10 +114,11 @@ class Session:
         """The verdict on one answer."""
         try:
             self.start()
-            self.pipe.deadline = time.monotonic() + self.seconds
+            self._start_clock()
             return self._judge(exercise, seed)
         except TooMuch:
-            reason = "the submission ended its worker too often; the rest was not judged"
+            reason = "the notebook ended its worker too often or took too long; the rest was not judged"
+            self.end()
         except Lost as lost:
             reason = self._why("it", lost)
             self.end()

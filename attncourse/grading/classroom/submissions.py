@@ -67,12 +67,34 @@ def read(student: str, path: Path, root: Path) -> Submission:
 
     Returns: a `Submission`. Whatever is wrong with the file stands in its ``problems``.
     """
-    digest, problems = "", []
+    digest, data, why = contents(path, root)
+    if data is None:
+        return Submission(student, path, digest, problems=(why,))
+    return understand(student, path, digest, data)
+
+
+def contents(path: Path, root: Path) -> tuple[str, bytes | None, str]:
+    """The digest of a file and its bytes; or None for the bytes, and a sentence that says why.
+
+    Nothing is done with the bytes yet, so nothing in them can do harm. The digest is empty where the
+    file could not be read; it is that of all bytes where there are too many of them.
+    """
     try:
         _refuse_links(path, root)
         digest, data = _bytes_of(path)
-        if data is None:
-            raise Unreadable(_TOO_LARGE.format(path.lstat().st_size / MEGABYTE))
+        why = _TOO_LARGE.format(path.lstat().st_size / MEGABYTE) if data is None else ""
+        return digest, data, why
+    except Unreadable as error:
+        return "", None, str(error)
+    except OSError as error:
+        reason = error.strerror or "the system gives no reason"
+        return "", None, f"The file cannot be read: {reason}."
+
+
+def understand(student: str, path: Path, digest: str, data: bytes) -> Submission:
+    """The submission in these bytes, healed; whatever is wrong stands in its ``problems``."""
+    problems: list[str] = []
+    try:
         pieces = pieces_of(data, problems)
         healed = heal(pieces, problems)
         chapters = _chapters(healed, pieces)
@@ -80,9 +102,6 @@ def read(student: str, path: Path, root: Path) -> Submission:
             problems.append("It has no check(...) cell and no answer of this course.")
     except Unreadable as error:
         return Submission(student, path, digest, problems=(*problems, str(error)))
-    except OSError as error:
-        why = f"The file cannot be read: {error.strerror or 'the system gives no reason'}."
-        return Submission(student, path, digest, problems=(why,))
     except Exception as error:  # one strange file must not stop a class
         why = f"Reading it failed unexpectedly, with {type(error).__name__}; please look at it yourself."
         return Submission(student, path, digest, problems=(*problems, why))
@@ -99,19 +118,35 @@ def duplicates(submissions: Iterable[Submission]) -> dict[Path, str]:
     Notebooks with hardly an answer in them, as they were shipped or with a number filled in, are
     alike by chance and get none.
     """
-    alike: dict[str, list[tuple[str, Path]]] = {}
-    for submission in submissions:  # of which nothing is kept: a class may be large
-        if key := _likeness(submission):
-            alike.setdefault(key, []).append((submission.student, submission.path))
+    return alike((one.student, one.path, likeness(one)) for one in submissions)
+
+
+def alike(handed_in: Iterable[tuple[str, Path | str, str]]) -> dict[Path | str, str]:
+    """The notes of `duplicates`, for triples of student, file and `likeness`; by file."""
+    groups: dict[str, list[tuple[str, Path | str]]] = {}
+    for student, file, key in handed_in:
+        if key:
+            groups.setdefault(key, []).append((student, file))
     notes = {}
-    for group in alike.values():
-        for student, path in group:
-            others = sorted({other for other, _ in group} - {student})
+    for group in groups.values():
+        students = {student for student, _ in group}
+        for student, file in group:
+            others = sorted(students - {student})
             if others:
                 more = f" and {len(others) - 3} more" if len(others) > 3 else ""
                 listed = ", ".join(map(shown, others[:3]))
-                notes[path] = f"The same work was handed in by {listed}{more}."
+                notes[file] = f"The same work was handed in by {listed}{more}."
     return notes
+
+
+def likeness(submission: Submission) -> str:
+    """The same for submissions that are the same work; empty where that may be chance."""
+    if not submission.cells:
+        return "" if submission.digest in ("", _NOTHING) else submission.digest
+    pieces = [Piece(cell.number, "code", cell.source) for cell in submission.cells]
+    typed = sum(_length(piece) for piece in pieces)
+    code = "\n".join("".join(piece.source.split()) for piece in pieces)
+    return hashlib.sha256(code.encode()).hexdigest() if typed > BY_CHANCE else ""
 
 
 def shown(name: str | Path) -> str:
@@ -182,16 +217,6 @@ def _chapters(healed: list[Piece], pieces: list[Piece]) -> tuple[str, ...]:
         votes = Counter(next(iter(answers()[x])) for x in bound if len(answers()[x]) == 1)
         found = {chapter for chapter, n in votes.items() if n == max(votes.values())}
     return tuple(sorted(found))
-
-
-def _likeness(submission: Submission) -> str:
-    """The same for submissions that are the same work; empty where that may be chance."""
-    if not submission.cells:
-        return "" if submission.digest in ("", _NOTHING) else submission.digest
-    pieces = [Piece(cell.number, "code", cell.source) for cell in submission.cells]
-    typed = sum(_length(piece) for piece in pieces)
-    code = "\n".join("".join(piece.source.split()) for piece in pieces)
-    return hashlib.sha256(code.encode()).hexdigest() if typed > BY_CHANCE else ""
 
 
 def _length(piece: Piece) -> int:

@@ -1,10 +1,12 @@
 """One limit for the memory, and one for the number of processes, of all that a submission starts."""
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
+PATIENCE = 5  # seconds
 
 
 class Cgroup:
@@ -45,10 +47,14 @@ class Cgroup:
         return ["/bin/sh", "-c", f'{entering}; exec "$@"', "sh", *command]
 
     def close(self) -> None:
-        """Remove it; its processes must have ended."""
-        for folder in self.folders:
-            with suppress(OSError):
-                folder.rmdir()
+        """Remove it; its processes were killed and may still be on their way."""
+        until = time.monotonic() + PATIENCE
+        while self.folders and time.monotonic() < until:
+            for folder in list(self.folders):
+                with suppress(OSError):
+                    folder.rmdir()
+                    self.folders.remove(folder)
+            time.sleep(0.01 * bool(self.folders))
         self.folders = []
 
 

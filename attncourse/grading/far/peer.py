@@ -160,9 +160,10 @@ def described(error: BaseException) -> tuple[str, str, bool]:
 def raised(kind: str, message: str, bare: bool) -> Exception:
     """The error of the other side, made here: a subclass of its kind that says what it said."""
     base = getattr(builtins, kind, Exception)
-    if not (isinstance(base, type) and issubclass(base, Exception | SystemExit)):
+    known = isinstance(base, type) and issubclass(base, Exception | SystemExit)
+    if not known or issubclass(base, ExceptionGroup):
         base = RuntimeError
     # made without __init__: some kinds want arguments of their own
-    error = BaseException.__new__(type(kind, (base,), {"__str__": lambda self: message}))
+    error = base.__new__(type(kind, (base,), {"__str__": lambda self: message}))
     error.args = () if bare else (message,)
     return error

@@ -89,6 +89,7 @@ class Sandbox:
     ):
         self.limits = limits or Limits()
         self.folder = Path(tempfile.mkdtemp(prefix="attncourse-"))
+        self.folder.chmod(0o711)
         self.cgroup = Cgroup(self.limits.memory + 1024 * MIB, self.limits.processes + 8)
         self.is_root = os.geteuid() == 0
         self.course = course or build_course(self.folder / "course")
@@ -201,6 +202,7 @@ class Sandbox:
         uid = 2**24 + 64 * os.getpid() * 64 if self.is_root else 0
         scratch = ["/tmp", "/dev/shm"] if wrapped else [str(self.folder / "scratch")]
         (self.folder / "scratch").mkdir(exist_ok=True)
+        (self.folder / "scratch").chmod(0o1777)  # the workers are other users
         course = "/course" if wrapped else str(self.course)
         code = START.format(course=course, control=theirs.fileno(), uid=uid, scratch=scratch)
         command = [sys.executable, "-I", "-c", code]

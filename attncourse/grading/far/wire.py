@@ -171,13 +171,16 @@ class Packer:
     def pack(self, x: Any, depth: int = 0) -> Any:
         """A tree for JSON; what cannot travel becomes how it prints."""
         self.nodes += 1
-        if depth > MOST_DEPTH or self.nodes > MOST_NODES:
+        many = isinstance(x, tuple | list | dict) and len(x) > MOST_NODES
+        if many or depth > MOST_DEPTH or self.nodes > MOST_NODES:
             return {"opaque": [type(x).__name__, "a result that is nested too deeply or too long"]}
         if x is None or type(x) in (bool, float):
             return x
         if isinstance(x, str):
             text = str.__str__(x)
-            return text if self.memory.owner == "g" else text[:MOST_TEXT]  # cells are long, answers not
+            return (
+                text if self.memory.owner == "g" else text[:MOST_TEXT]
+            )  # cells are long, answers not
         if isinstance(x, int) and not isinstance(x, bool):
             return int(x) if abs(x) < 2**4096 else {"opaque": ["int", "a very large number"]}
         if isinstance(x, Tensor):
@@ -249,7 +252,10 @@ class Packer:
         return {self.unpack(k): self.unpack(v) for k, v in x}
 
     def _unpack_fraction(self, x):
-        return Fraction(*x)
+        above, below = x
+        if type(above) is not int or type(below) is not int:
+            raise Lost("it sent a fraction of no whole numbers")  # "1e99999999" would take minutes
+        return Fraction(above, below)
 
     def _unpack_dtype(self, x):
         return DTYPES[x]

@@ -4,6 +4,7 @@ It knows no right answer. Whatever it says of itself is only what the submission
 """
 
 import linecache
+import socket
 import sys
 import types
 from contextlib import ExitStack
@@ -88,3 +89,37 @@ def work(pipe: Pipe, answers: dict[str, Any]) -> None:
         Worker(pipe, answers).peer.listen()
     except Lost:
         return
+
+
+CELL = """
+import math
+
+import torch
+
+_ = torch.manual_seed(0)
+torch.set_printoptions(precision=2, sci_mode=False)
+
+
+def answer(x):
+    weights = torch.softmax(x @ x.mT / math.sqrt(x.size(-1)), dim=-1)
+    return weights @ x, torch.arange(3) <= torch.arange(3)[:, None]
+"""
+
+
+def rehearse(times: int = 10) -> None:
+    """Do what every worker does: what is loaded, looked up and sped up here is so in all its forks."""
+    ours, theirs = socket.socketpair()
+    grader = Peer(Pipe(ours, 2**20), "g", {}, lambda peer, x: x)
+    for _ in range(times):
+        worker = Worker(Pipe(theirs, 2**20), {})
+        for order in (
+            ["run", CELL, "cell 1"],
+            ["begin", "", "answer", []],
+            ["call", 0, [torch.ones(2, 3)], {}, None, False, 0],
+        ):
+            grader._send(["ask", order[0], order[1:]])
+            worker.peer._serve(*worker.peer._receive()[1:])
+            grader._receive()
+        worker.exercise.close()
+    ours.close()
+    theirs.close()

@@ -1,0 +1,154 @@
+"""``attncourse-grade submissions/ --out results/``: grade a class that need not be trusted.
+
+Every submission runs in a sandbox that knows no answers. The run may be killed at any moment; the
+same command goes on where it was.
+"""
+
+import argparse
+import os
+import re
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+GRADED, NOTHING, NO_SANDBOX, INTERRUPTED = 0, 2, 3, 130
+DESCRIPTION = (
+    "Grade a folder of notebooks: one a student (anna.ipynb), or one folder a student. Their code "
+    "runs in sandboxes. A run that was stopped or killed goes on when the same command is given again."
+)
+AGAIN = "What was graded is kept: give the same command again to go on."
+
+
+def command() -> NoReturn:
+    """Entry point of ``attncourse-grade``: exits with what `main` returns."""
+    for name in ("SIGTERM", "SIGHUP"):
+        signal.signal(getattr(signal, name), signal.default_int_handler)
+    sys.exit(main())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Grade a class.
+
+    Returns: 0 when it is graded, 2 when nothing could be, 3 when a sandbox was demanded and there is
+    none, 130 when it was interrupted.
+    """
+    options = parser().parse_args(arguments)
+    try:
+        from attncourse.grading.classroom.duty import NoSandbox, Stopped
+        from attncourse.grading.classroom.journal import Busy
+    except ModuleNotFoundError as error:
+        return _refuse(f"This needs {error.name}; install it with: pip install 'attncourse[class]'")
+    try:
+        return _grade(options)
+    except (ValueError, Busy, Stopped) as error:
+        return _refuse(str(error))
+    except NoSandbox as error:
+        return _refuse(
+            f"A sandbox is demanded and not in force here: bubblewrap is {error}", NO_SANDBOX
+        )
+    except OSError as error:
+        place = f"{os.fspath(error.filename)}: " if error.filename else ""
+        return _refuse(f"{place}{error.strerror or error}. {AGAIN}")
+    except KeyboardInterrupt:
+        return _refuse(f"Stopped. {AGAIN}", INTERRUPTED)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command."""
+    parser = argparse.ArgumentParser(prog="attncourse-grade", description=DESCRIPTION)
+    add = parser.add_argument
+    add("submissions", type=Path, help="the folder that was handed in")
+    add("--out", type=Path, required=True, metavar="FOLDER", help="where the results go")
+    add("--workers", type=_count, metavar="N", help="how many processes; default: one a core")
+    add("--scheduler", metavar="ADDRESS", help="grade on a cluster of dask: tcp://10.0.0.1:8786")
+    add("--seconds", type=_count, default=120, metavar="S", help="of each cell and exercise (120)")
+    add("--memory", type=_count, default=4096, metavar="MIB", help="of each submission (4096)")
+    add(
+        "--secret-file",
+        type=Path,
+        metavar="FILE",
+        help="what the inputs are drawn from; made if it is not there (default: secret, in --out)",
+    )
+    add(
+        "--require-sandbox",
+        action="store_true",
+        help="run nothing where bubblewrap is not in force",
+    )
+    add("--chapters", type=_chapters, default=(), metavar="1,2", help="only these chapters")
+    return parser
+
+
+def _grade(options: argparse.Namespace) -> int:
+    from attncourse.grading.classroom.cluster import local, remote
+    from attncourse.grading.classroom.duty import Settings, fingerprint
+    from attncourse.grading.classroom.journal import locked
+    from attncourse.grading.classroom.marking import handed_in, mark, secret_in
+
+    if options.out.exists() and not options.out.is_dir():
+        raise ValueError(f"{options.out} is a file; --out needs a folder")
+    secret = options.secret_file or options.out / "secret"
+    found = handed_in(options.submissions, options.out, secret)
+    options.out.mkdir(parents=True, exist_ok=True)
+    workers = min(options.workers or os.cpu_count() or 1, len(found))
+    cluster = partial(remote, options.scheduler) if options.scheduler else partial(local, workers)
+    with locked(options.out):
+        settings = Settings(
+            secret=secret_in(secret),
+            seconds=options.seconds,
+            memory=options.memory,
+            chapters=options.chapters,
+            sandbox=options.require_sandbox,
+            course=fingerprint(),
+        )
+        table = mark(found, options.submissions, options.out, settings, cluster)
+    print("\n".join(_summary(table, options.out)))
+    if not any(row.verdicts for row in table.rows):
+        return _refuse("No submission could be graded; the table says why.")
+    return GRADED
+
+
+def _summary(table, out: Path) -> list[str]:
+    run, students = table.run, len(table.rows)
+    mean = sum(row.points for row in table.rows) / students
+    weak = [f"{name}: {state}" for name, state in run.protections if state != "in force"]
+    strong = [name for name, state in run.protections if state == "in force"]
+    return [
+        f"{students} students, {mean:.1f} of {table.out_of} points on average.",
+        f"The table is {out / 'scores.csv'}, the pages start at {out / 'feedback' / 'index.html'}.",
+        *(f"In force: {name}." for name in strong),
+        *(f"Not in force: {name}." for name in weak),
+        *run.problems,
+        "These scores are official."
+        if run.official
+        else f"These scores are unofficial: {weak[0]}.",
+    ]
+
+
+def _refuse(why: str, code: int = NOTHING) -> int:
+    print(f"attncourse-grade: {why.rstrip('.')}.", file=sys.stderr)
+    return code
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,8}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
+def _chapters(text: str) -> tuple[str, ...]:
+    from attncourse.grading.tasks import names
+
+    known = {name[:2] for name in names()}
+    asked = {part.strip().zfill(2) for part in text.split(",") if part.strip()}
+    if not asked or asked - known:
+        listed = ", ".join(str(int(x)) for x in sorted(known))
+        raise argparse.ArgumentTypeError(
+            f"{text!r} names no chapters with exercises; they are {listed}"
+        )
+    return tuple(sorted(asked))
+
+
+if __name__ == "__main__":
+    command()

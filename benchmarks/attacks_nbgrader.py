@@ -1,0 +1,110 @@
+"""Hostile notebooks of the test suite, handed to nbgrader and to the grader of this course.
+
+python benchmarks/attacks_nbgrader.py        ten minutes; needs bubblewrap
+
+nbgrader runs them with the rights of whoever calls it, so all of this runs behind a wall: without network, and with
+no place to write but an empty /tmp.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from copy import deepcopy
+from pathlib import Path
+
+from nbformat.v4 import new_code_cell
+from results import write_table
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests"))
+
+import test_nbgrader as course  # noqa: E402
+from attacks import RIGHT, WRONG  # noqa: E402
+from yard import PATIENT, Yard, all_of  # noqa: E402
+
+from attncourse.grading.classroom.grade import Grader  # noqa: E402
+
+EXERCISE, KEPT = "02.causal_mask", ("02_causal_mask",)
+FAMILIES = ("comparisons", "checks", "liars", "peeking")
+WALL = "bwrap --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp --unshare-net --unshare-pid --die-with-parent"
+INSIDE = "ATTNCOURSE_BEHIND_THE_WALL"
+
+
+def attacks() -> dict:
+    """By the name of a student: attacks on one exercise that leave the file and its check cell alone."""
+    return {
+        f"{family}{k}": attack
+        for family in FAMILIES
+        for k, attack in enumerate(all_of(family))
+        if attack.exercise == EXERCISE
+        and not (attack.edit or attack.check or attack.needs or attack.earns)
+    }
+
+
+def by_nbgrader(students: dict[str, tuple[str, ...]], folder: Path) -> dict[str, float]:
+    """The points that nbgrader gives to the cells of each student; nothing for what it gave up."""
+
+    def run(*arguments: str) -> None:
+        own = {"JUPYTER_CONFIG_DIR": str(folder), "JUPYTER_DATA_DIR": str(folder)}
+        path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+        command = [sys.executable, "-m", "nbgrader", *arguments]
+        subprocess.run(command, cwd=folder, env=os.environ | own | path, capture_output=True)
+
+    course.KEPT = KEPT
+    (folder / "nbgrader_config.py").write_text(course.CONFIG, encoding="utf-8")
+    name = Path("masks") / f"{course.NAME}.ipynb"
+    master = course.cut(ROOT / "exercises" / "solutions" / name.name)
+    course._write(master, folder / "source" / name)
+    run("generate_assignment", "masks", "--create")
+    release = course.read(folder / "release" / name)
+    for student, cells in students.items():
+        filled = deepcopy(release)
+        ids = [course.mark(cell).get("grade_id") for cell in filled.cells]
+        place = ids.index(f"{KEPT[0]}_answer")
+        filled.cells[place].source = cells[-1]
+        filled.cells[place:place] = map(new_code_cell, cells[:-1])
+        course._write(filled, folder / "submitted" / student / name)
+    run("autograde", "masks", "--create")
+    from nbgrader.api import Gradebook
+
+    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}", "attention") as book:
+        given = book.assignment_submissions("masks")
+        return {x.student_id: x.score for x in given}
+
+
+def main() -> None:
+    """Grade them in both ways and print the table."""
+    yard = Yard(Path(tempfile.mkdtemp()))
+    found = attacks()
+    filled = {student: tuple(map(yard.fill, x.cells)) for student, x in found.items()}
+    honest = {"right": (RIGHT[EXERCISE],), "wrong": (WRONG[EXERCISE],)}
+    theirs = by_nbgrader(filled | honest, Path(tempfile.mkdtemp()))
+    assert (theirs["right"], theirs["wrong"]) == (1, 0), theirs
+    with Grader(yard.secret.encode(), PATIENT) as grader:
+        ours = {
+            s: grader.grade(s, yard.hand_in(x), yard.submissions).points for s, x in found.items()
+        }
+    there = Counter(x.family for x in found.values())
+    fooled = [Counter(found[s].family for s in found if by.get(s)) for by in (theirs, ours)]
+    rows = [[family, there[family], *(by[family] for by in fooled)] for family in FAMILIES]
+    table = {
+        "caption": "Hostile notebooks that earned a point",
+        "note": f"All answer {EXERCISE} wrongly. nbgrader's autograde and attncourse-grade graded the same ones in one run.",
+        "columns": ["family", "notebooks", "nbgrader", "attncourse-grade"],
+        "rows": [*rows, ["all", *(sum(column) for column in list(zip(*rows, strict=True))[1:])]],
+    }
+    Path(os.environ[INSIDE]).write_text(json.dumps(table), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if INSIDE in os.environ:
+        main()
+        os._exit(0)
+    with tempfile.TemporaryDirectory() as box:
+        wall = f"{WALL} --bind {box} /tmp --setenv {INSIDE} /tmp/table.json --setenv HOME /tmp --"
+        subprocess.run([*wall.split(), sys.executable, __file__], check=True)
+        table = json.loads((Path(box) / "table.json").read_text(encoding="utf-8"))
+    write_table("attacks_nbgrader", **table)

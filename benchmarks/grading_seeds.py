@@ -1,0 +1,149 @@
+"""The judges on fresh seeds, far away: what is right must pass, what is wrong must fail.
+
+    python benchmarks/grading_seeds.py --seeds 200
+
+Every accepted answer and every mistake of every exercise is judged in a sandbox on inputs that it has
+never seen. The seeds are drawn anew at every run; a verdict that is wrong is printed with its seed.
+"""
+
+import argparse
+import itertools
+import math
+import multiprocessing
+import secrets
+import time
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import NamedTuple
+
+from results import write_table
+
+from attncourse.grading import load, names
+from attncourse.grading.classroom import Cell
+from attncourse.grading.classroom.session import Session
+from attncourse.grading.exercise import Mistakes
+from attncourse.grading.far.sandbox import Sandbox
+from attncourse.grading.observe import Close
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = 5  # seeds of one exercise in one worker, before the next exercise comes
+SECONDS = 120
+
+
+class Wrong(NamedTuple):
+    """A verdict that should have been another one."""
+
+    exercise: str
+    answer: str
+    seed: int
+    verdict: str
+
+    @property
+    def kind(self) -> str:
+        return "rejected" if self.answer.startswith("accepted") else "accepted"
+
+
+def answers(name: str) -> list[str]:
+    """The answers of an exercise, as expressions; patterns of numbers are no answers."""
+    exercise = load(name)
+    wrong = [k for k, m in enumerate(exercise.mistakes) if not isinstance(m.answer, Close)]
+    return [
+        *(f"accepted[{style!r}]" for style in exercise.accepted),
+        *(f"mistakes[{k}].answer" for k in wrong),
+    ]
+
+
+@cache
+def sandbox() -> Sandbox:
+    """The sandbox of this process; its workers see the task files, which hold the answers."""
+    box = Sandbox(course=ROOT)
+    Finalize(None, box.close, exitpriority=1)
+    return box
+
+
+def judged(name: str, seeds: list[int], until: float = math.inf) -> tuple[str, list[int], list]:
+    """Judge all answers of an exercise on these seeds, in one worker as far as its judge allows it.
+
+    Returns: the name, the seeds that were done in time, and the wrong verdicts.
+    """
+    exercise = replace(load(name), mistakes=Mistakes())  # no time for diagnoses
+    first = Cell(1, f"from attncourse.grading import load\nexercise = load({name!r})")
+    done, wrong = [], []
+    with Session(sandbox(), [first], SECONDS) as session:
+        for seed in seeds:
+            if time.monotonic() > until:
+                break
+            for expression in answers(name):
+                session.start()
+                session.restarts = 0
+                session.peer.ask("run", f"{exercise.answer} = exercise.{expression}", "cell 2")
+                verdict = session.judge(exercise, seed)
+                if verdict.status != ("passed" if expression.startswith("accepted") else "failed"):
+                    what = f"{verdict.status} {verdict.findings[:1]} {session.problems[:1]}"
+                    wrong.append(Wrong(name, expression, seed, what))
+            done.append(seed)
+    return name, done, wrong
+
+
+def _judged(work: tuple):
+    return judged(*work)
+
+
+def measure(seeds: int, processes: int, minutes: float) -> tuple[Counter, list[Wrong]]:
+    """How many seeds each exercise was judged on, and the wrong verdicts."""
+    drawn, start = [secrets.randbits(31) for _ in range(seeds)], time.monotonic()
+    parts = [drawn[k : k + BLOCK] for k in range(0, seeds, BLOCK)]
+    work = [(name, part, start + 60 * minutes) for part in parts for name in names()]
+    done, wrong = Counter(), []
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for number, (name, used, found) in enumerate(pool.imap_unordered(_judged, work), start=1):
+            done[name] += len(used)
+            wrong += found
+            for one in found:
+                print(f"{one.kind}: {one.exercise} {one.answer} on seed {one.seed}: {one.verdict}")
+            if number % len(names()) == 0:
+                spent = (time.monotonic() - start) / 60
+                print(f"{min(done.values())} to {max(done.values())} seeds, {spent:.0f} minutes", flush=True)  # fmt: skip
+        pool.close()
+        pool.join()
+    return done, wrong
+
+
+def write(done: Counter, wrong: list[Wrong]) -> None:
+    """The table: by chapter, how many answers were judged and how many verdicts were wrong."""
+    kinds = Counter((one.exercise[:2], one.kind) for one in wrong)
+    rows = []
+    for chapter, group in itertools.groupby(names(), key=lambda name: name[:2]):
+        group = list(group)
+        right = sum(len(load(name).accepted) for name in group)
+        wrong_ones = sum(len(answers(name)) for name in group) - right
+        verdicts = sum(len(answers(name)) * done[name] for name in group)
+        found = [kinds[chapter, kind] for kind in ("rejected", "accepted")]
+        rows.append([int(chapter), len(group), right, wrong_ones, verdicts, *found])
+    which = sorted({f"{one.exercise} {one.answer}" for one in wrong})
+    least, most = min(done[name] for name in names()), max(done.values())
+    write_table(
+        "grading_seeds",
+        caption="Right and wrong answers judged in the sandbox on fresh seeds",
+        note=f"{least}{f' to {most}' if most > least else ''} seeds an exercise, drawn anew for this run. "
+        + (f"Wrong verdicts on {', '.join(which)}." if which else "No verdict was wrong."),
+        columns=["chapter", "exercises", "right answers", "wrong answers", "verdicts", "right ones rejected", "wrong ones accepted"],
+        rows=rows,
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Judge, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many")
+    options = parser.parse_args()
+    write(*measure(options.seeds, options.processes, options.minutes))
+
+
+if __name__ == "__main__":
+    main()

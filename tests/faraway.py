@@ -1,0 +1,47 @@
+"""What the tests of the sandbox share: cells that run far away, and what they tell."""
+
+import os
+from typing import Any
+
+import pytest
+
+from attncourse.grading.classroom import Cell
+from attncourse.grading.classroom.session import Session
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
+from attncourse.grading.far.sandbox import Sandbox
+
+MEBIBYTE = 2**20
+
+
+class Told:
+    """A judge that only listens to what the answer, a function, returns."""
+
+    def __init__(self, args: tuple):
+        self.args, self.told = args, None
+
+    def observe(self, answer: Any, seed: int) -> dict[str, Any]:
+        self.told = answer(*self.args)
+        return {"it spoke": True}
+
+    def expected(self, seed: int) -> dict[str, Any]:
+        return {"it spoke": True}
+
+
+def exercise(judge: Any, answer: str = "tell", forbids: tuple[str, ...] = ()) -> Exercise:
+    """An exercise that no notebook has."""
+    parts = "99.tiny", answer, 1, "Tiny", "Implement", 1, 1, 1, "nothing", judge, ("a", "b", "c")
+    return Exercise(*parts, Accepted(), Mistakes(), forbids)
+
+
+def inside(sandbox: Sandbox, source: str, *args: Any, seconds: float = 20) -> Any:
+    """What the function ``tell`` of a cell returns in a worker; the reason where it does not."""
+    judge = Told(args)
+    with Session(sandbox, [Cell(1, source)], seconds) as session:
+        verdict = session.judge(exercise(judge), 0)
+    return judge.told if verdict.status == "passed" else (verdict.findings, session.problems)
+
+
+def walls_stand(state: str) -> None:
+    """Skip the test where bubblewrap is not in force; on CI that is a failure."""
+    if state != "in force":
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"bubblewrap: {state}")

@@ -1,0 +1,95 @@
+"""Who held a sandbox may be killed, and may be an ordinary user: nothing runs on, and it works."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from faraway import walls_stand
+from yard import descendants, ended
+
+ROOT = Path(__file__).parents[1]
+IS_ROOT = os.geteuid() == 0
+
+HOLD = """
+import json, os, sys, threading, time
+from attncourse.grading.classroom import Cell
+from attncourse.grading.classroom.session import Session
+from attncourse.grading.far.sandbox import Sandbox
+
+sys.path.append("tests")
+from faraway import Told, exercise
+
+box = Sandbox(bubblewrap=sys.argv[1] == "walls")
+said = {"folder": str(box.folder), "walls": box.protections[0][1], "state": box.protections[3][1], "cgroups": [str(x) for x in box.cgroup.folders]}
+said["uid"] = os.getuid()
+source = "import os, time\\nos.fork() or time.sleep(1000)\\ndef tell(): return 7"
+with Session(box, [Cell(1, source)], 60) as session:
+    judge = Told(())
+    session.judge(exercise(judge), 0)
+    said["told"] = judge.told
+    if sys.argv[2] == "hold":
+        print(json.dumps(said), flush=True)
+        time.sleep(1000)
+box.close()
+print(json.dumps(said), flush=True)
+"""
+
+
+def hold(walls: str, how: str, *prefix: str) -> subprocess.Popen:
+    """A process that holds a sandbox in which a worker and its child run."""
+    environment = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [*prefix, sys.executable, "-c", HOLD, walls, how]
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("walls", ["walls", "no walls"])
+def test_nothing_runs_on_when_the_owner_is_killed(walls):
+    others = descendants()
+    with hold(walls, "hold") as owner:
+        said = json.loads(owner.stdout.readline())
+        running = descendants() - others
+        owner.kill()
+        owner.wait()
+    assert len(running) >= 4, "the owner, the zygote, the worker and its child"
+    assert ended(running)
+    # What stays of an owner that was killed: a folder with our own code, and empty cgroups.
+    shutil.rmtree(said["folder"])
+    for folder in said["cgroups"]:
+        Path(folder).rmdir()
+    if walls == "walls":
+        walls_stand(said["walls"])
+
+
+# As somebody who is not root
+
+
+def as_nobody() -> list[str]:
+    """The start of a command that runs as nobody, who may read Python and the course."""
+    needed = {Path(x) for x in (sys.base_prefix, sys.prefix, ROOT)}
+    home = [x for x in needed if x.is_relative_to("/root")]
+    command = ["bwrap", "--dev-bind", "/", "/", "--perms", "0755", "--tmpfs", "/root"]
+    for path in sorted(home):
+        for parent in reversed(path.relative_to("/root").parents[:-1]):
+            command += ["--perms", "0755", "--dir", f"/root/{parent}"]
+        command += ["--ro-bind", str(path), str(path)]
+    ids = "--reuid=65534", "--regid=65534", "--clear-groups"
+    return [*command, "--", "setpriv", *ids]
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="it is not root anyway")
+@pytest.mark.parametrize("walls", ["walls", "no walls"])
+def test_it_works_for_an_ordinary_user(walls):
+    if not shutil.which("bwrap"):
+        walls_stand("not installed")
+    others = descendants()
+    with hold(walls, "close", *as_nobody()) as owner:
+        said = json.loads(owner.stdout.readline() or "{}")
+    assert owner.returncode == 0
+    assert (said["uid"], said["told"]) == (65534, 7)
+    assert said["walls"] == ("in force" if walls == "walls" else "switched off")
+    assert descendants() <= others
+    assert not Path(said["folder"]).exists()
