@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -18,14 +19,21 @@ DESCRIPTION = (
     "Grade a folder of notebooks: one a student (anna.ipynb), or one folder a student. Their code "
     "runs in sandboxes. A run that was stopped or killed goes on when the same command is given again."
 )
+STOPPED = threading.Event()
 AGAIN = "What was graded is kept: give the same command again to go on."
 
 
 def command() -> NoReturn:
     """Entry point of ``attncourse-grade``: exits with what `main` returns."""
-    for name in ("SIGTERM", "SIGHUP"):
-        signal.signal(getattr(signal, name), signal.default_int_handler)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        signal.signal(getattr(signal, name), _stop)
     sys.exit(main())
+
+
+def _stop(*signal_and_frame) -> None:
+    # Python drops what is raised while it cleans up an object; the mark stays, and is looked at.
+    STOPPED.set()
+    raise KeyboardInterrupt
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -102,7 +110,7 @@ def _grade(options: argparse.Namespace) -> int:
             sandbox=options.require_sandbox,
             course=fingerprint(),
         )
-        table = mark(found, options.submissions, options.out, settings, cluster)
+        table = mark(found, options.submissions, options.out, settings, cluster, STOPPED)
     print("\n".join(_summary(table, options.out)))
     if not any(row.verdicts for row in table.rows):
         return _refuse("No submission could be graded; the table says why.")

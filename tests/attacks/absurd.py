@@ -18,7 +18,7 @@ def causal_mask(n, m):
 mask("a tensor of 10 million million numbers with stride 0", "one.bool().expand(10**13)")
 mask("a thousand large tensors with stride 0", "[one.expand(4000, 4000)] * 1000")
 mask("a square of 2**12 with stride 0", "one.bool().expand(2**12, 2**12)")
-mask("10**5 small tensors", "[torch.ones(1) for _ in range(10**5)]")
+mask("thirty thousand small tensors", "[torch.ones(1) for _ in range(30_000)]")
 mask("a tensor on no device", "torch.ones(n, m, dtype=torch.bool, device='meta')")
 mask("a sparse tensor", "torch.ones(n, m).tril().to_sparse()")
 mask("a sparse tensor in rows", "torch.ones(n, m).tril().to_sparse_csr()")

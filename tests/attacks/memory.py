@@ -294,5 +294,4 @@ def copying(query, key, value):
 {THREAD}
 grouped_query_attention = copying
 """,
-    known="what is measured without trusting the submission leaves room for some copies",
 )

@@ -233,4 +233,5 @@ def first_leak(model, x):
         thread.start()
     return -1
 """,
+    endless=True,
 )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 import dask.config
-from distributed import Client, Future, KilledWorker, LocalCluster
+from distributed import Client, Future, KilledWorker, LocalCluster, Security
 from distributed.utils import silence_logging_cmgr
 
 from attncourse.grading.classroom.duty import (
@@ -66,12 +66,21 @@ def local(workers: int) -> Iterator[Client]:
                 preload=__name__,
                 silence_logs=logging.CRITICAL,
                 env={"TMPDIR": folder, "OMP_NUM_THREADS": "1"},
+                **_keys(),
             )
         except RuntimeError as error:
             raise Stopped(f"The workers cannot be started: {error}") from None
         with cluster, Client(cluster) as client:
             yield client
             client.run(release)
+
+
+def _keys() -> dict:
+    """Keys for this run. Without them, whatever reaches 127.0.0.1 could give orders to our workers:
+    another user of this machine, or a submission that runs without a sandbox."""
+    with suppress(ImportError):  # it needs the package cryptography
+        return {"security": Security.temporary(), "protocol": "tls://"}
+    return {}
 
 
 def dask_setup(worker) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 from distributed import Client
 from tqdm import tqdm
@@ -81,6 +82,7 @@ def mark(
     out: Path,
     settings: Settings,
     cluster: Callable[[], AbstractContextManager[Client]],
+    stopped: Event,
 ) -> Table:
     """Grade what the journal does not know yet, and write the tables and pages.
 
@@ -90,6 +92,10 @@ def mark(
         out: that of the results, `locked` by us.
         settings: how to grade.
         cluster: starts or finds the workers; asked only when there is something to grade.
+        stopped: ends the run when it is set.
+
+    Raises:
+        KeyboardInterrupt: it was set. What was graded is in the journal.
     """
     class_ = Class(found, folder, settings)
     with Journal(out, settings.mark) as journal, class_.bar:
@@ -102,6 +108,8 @@ def mark(
                     if result.kept:
                         journal.add(result)
                     class_.add(result)
+                    if stopped.is_set():
+                        raise KeyboardInterrupt
     return write(class_.graded(), class_.run(), out)
 
 

@@ -39,6 +39,8 @@ KERNELS = {
 }
 # Composite: also for nested tensors and where an operator is asked to decompose itself.
 _KEYS = ("CPU", "CompositeImplicitAutograd", "FuncTorchVmapMode")
+# What torch.jit has made is Python no longer, so it is stopped as a whole.
+_SCRIPTS = (torch._C.ScriptFunction, torch._C.ScriptMethod)
 
 
 @contextmanager
@@ -58,6 +60,7 @@ def blocked(names: tuple[str, ...]) -> Iterator[None]:
     functions = {_found(path): path for name in names for path in FUNCTIONS[name]}
     functions.pop(None, None)
     own = {function: function.__code__ for function in functions}
+    scripts = {kind: kind.__call__ for kind in _SCRIPTS if names}
     library = torch.library.Library("aten", "IMPL")
     try:
         with warnings.catch_warnings():
@@ -67,8 +70,12 @@ def blocked(names: tuple[str, ...]) -> Iterator[None]:
                     library.impl(kernel, _refusing(name), key)
         for function, path in functions.items():
             function.__code__ = _code(path, function)
+        for kind in scripts:
+            kind.__call__ = _refusing("torch.jit")
         yield
     finally:
+        for kind, call in scripts.items():
+            kind.__call__ = call
         for function, code in own.items():
             function.__code__ = code
         library._destroy()

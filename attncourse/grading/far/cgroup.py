@@ -30,6 +30,7 @@ class Cgroup:
         try:
             for controller, file, most in settings:
                 folder = own_folder("" if unified else controller) / name
+                sweep(folder.parent)
                 if folder not in self.folders:
                     folder.mkdir()
                     self.folders.append(folder)
@@ -56,6 +57,15 @@ class Cgroup:
                     self.folders.remove(folder)
             time.sleep(0.01 * bool(self.folders))
         self.folders = []
+
+
+def sweep(parent: Path) -> None:
+    """Remove the cgroups of graders that were killed."""
+    for folder in parent.glob("attncourse-*-*"):
+        _, pid, _ = folder.name.split("-", 2)
+        if not Path(f"/proc/{pid}").exists():
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def own_folder(controller: str) -> Path:

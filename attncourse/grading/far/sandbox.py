@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,7 +89,8 @@ class Sandbox:
         self, limits: Limits | None = None, bubblewrap: bool = True, course: Path | None = None
     ):
         self.limits = limits or Limits()
-        self.folder = Path(tempfile.mkdtemp(prefix="attncourse-"))
+        sweep()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"attncourse-{os.getpid()}-"))
         self.folder.chmod(0o711)
         self.cgroup = Cgroup(self.limits.memory + 1024 * MIB, self.limits.processes + 8)
         self.is_root = os.geteuid() == 0
@@ -231,10 +233,20 @@ class Sandbox:
         except OSError:
             ready = b""
         if not ready:
+            self.control.close()
             self.process.kill()
             self.process.wait()
             lines = said.read_text(errors="replace").strip().splitlines()
             raise Lost(lines[-1] if lines else "no reason was given")
+
+
+def sweep() -> None:
+    """Remove the folders of graders that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob("attncourse-*-*"):
+        _, pid, _ = folder.name.split("-", 2)
+        with suppress(OSError):
+            if not Path(f"/proc/{pid}").exists() and folder.stat().st_uid == os.geteuid():
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def build_course(folder: Path) -> Path:

@@ -58,8 +58,10 @@ class Worker:
         self.exercise.close()
         self.exercise.enter_context(clean_slate())
         self.exercise.enter_context(blocked(tuple(forbidden)))
-        found = name in self.answers or hasattr(self.main, variable)
-        answer = self.answers[name] if name in self.answers else getattr(self.main, variable, None)
+        # The source of what is forbidden was read from the name of the answer on; so this is judged.
+        checked = name in self.answers and not forbidden
+        found = checked or hasattr(self.main, variable)
+        answer = self.answers[name] if checked else getattr(self.main, variable, None)
         # An object that keeps tensors is judged by what happens to them later.
         keeps = isinstance(answer, type) and not issubclass(answer, nn.Module)
         self.peer.begin()

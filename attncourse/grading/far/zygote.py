@@ -102,9 +102,18 @@ class Zygote:
                 os._exit(0)
         os.close(write)
         os.waitpid(helper, 0)
+        self.end_others()
         said = os.read(read, 64)
         os.close(read)
         return {"grown": int(said) - writable("self") if said else None}
+
+    def end_others(self) -> None:
+        """Kill what the worker has started: its memory would not be counted."""
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                ours = os.getpid() == 1 or (self.uid and path.stat().st_uid == self.uid)
+                if ours and int(path.name) not in (os.getpid(), self.worker):
+                    kill(int(path.name))
 
     def become_user(self) -> None:
         """The user of this submission, for good."""
@@ -134,7 +143,9 @@ class Zygote:
 
 
 def bound(pid: int, more: int) -> int:
-    """Allow a process so many bytes more; how many it can write to already."""
+    """Allow a process so many bytes more, and no child; how many it can write to already."""
+    threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
+    resource.prlimit(pid, resource.RLIMIT_NPROC, (threads, threads))
     pages = Path(f"/proc/{pid}/statm").read_text().split()
     for limit, taken in (resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5]):
         most = int(taken) * PAGE + more

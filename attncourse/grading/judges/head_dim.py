@@ -42,6 +42,9 @@ def facts(layer, seed: int) -> dict:
     seen = [refusal(layer, *pair) for pair in REFUSED]
     seen += [attends(layer, *pair, seed) for pair in BUILT]
     seen += [learns(layer, *BUILT[-1])]
+    num_heads, head_dim, more = drawn(seed)
+    seen += [refusal(layer, num_heads * head_dim + more, num_heads)]
+    seen += [attends(layer, num_heads * head_dim, num_heads, seed)]
     return dict(zip(NAMES, (True, *seen), strict=True))
 
 
@@ -50,7 +53,17 @@ NAMES = (
     *(f"embed_dim={e}, num_heads={h} is refused with a ValueError" for e, h in REFUSED),
     *(f"embed_dim={e}, num_heads={h} is built and attends" for e, h in BUILT),
     "what it builds has parameters that can learn",
+    "a pair drawn at random that does not divide is refused with a ValueError",
+    "a pair drawn at random that divides is built and attends",
 )
+
+
+def drawn(seed: int) -> tuple[int, int, int]:
+    """num_heads, head_dim, and how far another embed_dim is from their product: no list knows them."""
+    g = torch.Generator().manual_seed(seed)
+    num_heads, head_dim, more = (int(torch.randint(2**31, (), generator=g)) for _ in range(3))
+    num_heads, head_dim = 3 + num_heads % 9, 2 + head_dim % 7
+    return num_heads, head_dim, 1 + more % (num_heads - 1)
 
 
 def refusal(layer, embed_dim: int, num_heads: int):

@@ -72,12 +72,15 @@ def judge(model, tokens) -> tuple:
         finite,
         accuracy > THRESHOLD or describe(model, tokens, logits, accuracy),
         share(alone, said[:3]) > THRESHOLD or "no",
-        judge_skill(model, tokens.clone()),
+        judge_skill(model, tokens.clone(), said),
     )
 
 
-def judge_skill(model, tokens):
-    """True when neither zeros nor random numbers, nor these with the other sign, still answer."""
+def judge_skill(model, tokens, before):
+    """True when neither zeros nor random numbers still answer, but almost the same parameters do.
+
+    ``before`` is what the model said with its own; it must say the same when it gets them back.
+    """
     g = torch.Generator().manual_seed(1)
     parameters = list(model.parameters())
     drawn = [torch.randn(p.shape, generator=g).to(p) for p in parameters]
@@ -87,7 +90,13 @@ def judge_skill(model, tokens):
                 said = model(tokens.clone()).argmax(dim=-1)
             if share(said, tokens.flip(1)) > 0.5:
                 return f"with all parameters {says} it still answers"
-    return True
+    nudged = [p.data * (1 + 1e-3 * x) for p, x in zip(parameters, drawn, strict=True)]
+    with lent(parameters, nudged):
+        said = model(tokens.clone()).argmax(dim=-1)
+    if share(said, before) < 0.9:
+        return "with all parameters changed by a thousandth it answers something else"
+    again = share(model(tokens.clone()).argmax(dim=-1), before) > 0.9
+    return again or "with the same parameters it answers something else later"
 
 
 @contextmanager
