@@ -73,6 +73,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/heads.py
 	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/flash.py
+	$(BIN)/python benchmarks/grading.py
+	$(BIN)/python benchmarks/grading.py --thousand
 	$(BIN)/python benchmarks/budgets.py
 
 clean:

@@ -31,6 +31,8 @@ from attncourse.grading.observe import Close
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = 5  # seeds of one exercise in one worker, before the next exercise comes
 SECONDS = 120
+# A judge may change the weights of a model, so each seed gets a copy of it.
+FIRST = "import copy\nfrom attncourse.grading import load\nexercise = load({name!r})"
 
 
 class Wrong(NamedTuple):
@@ -70,7 +72,7 @@ def judged(name: str, seeds: list[int], until: float = math.inf) -> tuple[str, l
     Returns: the name, the seeds that were done in time, and the wrong verdicts.
     """
     exercise = replace(load(name), mistakes=Mistakes())  # no time for diagnoses
-    first = Cell(1, f"from attncourse.grading import load\nexercise = load({name!r})")
+    first = Cell(1, FIRST.format(name=name))
     done, wrong = [], []
     with Session(sandbox(), [first], SECONDS) as session:
         for seed in seeds:
@@ -79,7 +81,8 @@ def judged(name: str, seeds: list[int], until: float = math.inf) -> tuple[str, l
             for expression in answers(name):
                 session.start()
                 session.restarts = 0
-                session.peer.ask("run", f"{exercise.answer} = exercise.{expression}", "cell 2")
+                source = f"{exercise.answer} = copy.deepcopy(exercise.{expression})"
+                session.peer.ask("run", source, "cell 2")
                 verdict = session.judge(exercise, seed)
                 if verdict.status != ("passed" if expression.startswith("accepted") else "failed"):
                     what = f"{verdict.status} {verdict.findings[:1]} {session.problems[:1]}"

@@ -169,7 +169,7 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(submissions, tmp_path):
     running = descendants()
     os.killpg(process.pid, signal.SIGINT)
     said, progress = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, progress
     assert said == ""
     assert progress.rstrip().endswith("give the same command again to go on.")
     assert "Traceback" not in progress

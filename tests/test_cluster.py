@@ -1,37 +1,28 @@
-"""Workers of dask that die, break or lack a sandbox; the journal; what the command refuses."""
+"""Workers of dask that die, break or lack a sandbox; what the command refuses, and why."""
 
 import hashlib
 import json
 import logging
 import os
 import shutil
+import threading
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
 
 import deadly
 import pytest
-from distributed import LocalCluster
+from distributed import Client, KilledWorker, LocalCluster, Security
 from handmade import ANSWER, CHECK, SETUP, write
+from test_journal import result
 
 from attncourse.grading.batch import main
-from attncourse.grading.classroom import Graded
-from attncourse.grading.classroom.cluster import Crew
-from attncourse.grading.classroom.duty import Order, Settings, Stopped, fingerprint
-from attncourse.grading.classroom.journal import Busy, Journal, Result, locked
+from attncourse.grading.classroom.cluster import Crew, local
+from attncourse.grading.classroom.duty import Order, Settings, Stopped, fingerprint, grade
+from attncourse.grading.classroom.journal import Journal
 from attncourse.grading.classroom.marking import handed_in, secret_in
-from attncourse.grading.exercise import Verdict
-
-VERDICTS = (
-    Verdict("02.causal_mask", "failed", 0, 1, ("called with 3, 5: wrong", "\ud800"), "The mask."),
-    Verdict("02.empty_row", "passed", 3, 3),
-)
-PROTECTIONS = (("a wall", "in force"), ("a roof", "it leaks"))
-
-
-def result(student="anna", digest="d1", **more) -> Result:
-    graded = Graded(student, f"{student}.ipynb", digest, VERDICTS, ("cell 3 raised ValueError",))
-    return Result(graded, "likeness", False, PROTECTIONS, **more)
 
 
 def scores(out: Path) -> dict[str, dict]:
@@ -88,6 +79,58 @@ def test_who_kills_workers_is_given_up_and_nobody_else_is(cluster, diary, tmp_pa
     assert kept == set(innocent), "what failed is tried again by the next run"
 
 
+def test_nobody_else_gives_orders_to_our_workers():
+    pytest.importorskip("cryptography")
+    with local(1) as client:
+        address = client.scheduler.address
+        assert client.submit(abs, -3).result() == 3
+        with pytest.raises(OSError, match="TLS|Timed out|closed"):
+            Client(address.replace("tls:", "tcp:"), timeout=1)
+        with pytest.raises(OSError, match="TLS|Timed out|closed"):
+            Client(address, security=Security.temporary(), timeout=1)
+
+
+def test_suspects_are_tried_one_at_a_time():
+    """Else who dies beside the one to blame would be blamed as well."""
+    client, going, most = Mock(), [], []
+    client.scheduler_info.return_value = {"workers": {"a": {}, "b": {}}}
+
+    def submit(function, group, settings, pure):
+        future = Mock(status="error", key=len(most))
+        future.exception.return_value = KilledWorker("grade", None, 0)
+        going.append(future)
+        most.append(len(going))
+
+        def later(tell):
+            threading.Timer(0.02, lambda: (going.remove(future), tell(future))).start()
+
+        future.add_done_callback = later
+        return future
+
+    client.submit = submit
+    orders = [Order(f"s{k}", f"s{k}.ipynb", "d", b"") for k in range(6)]
+    found = list(Crew(client, Settings(b"s" * 32, 60, 4096)).results(orders))
+    assert {x.graded.student for x in found} == {x.student for x in orders}
+    assert max(most[:-6]) == 4
+    assert most[-6:] == [1] * 6
+
+
+def test_one_worker_grades_one_submission_at_a_time(monkeypatch):
+    """Judging seeds the generator of the whole process: two threads would disturb each other."""
+    going = []
+
+    def slowly(order, settings):
+        going.append(order)
+        time.sleep(0.05)
+        return len(going), going.remove(order)
+
+    monkeypatch.setattr("attncourse.grading.classroom.duty._grade", slowly)
+    settings = Settings(b"s" * 32, 60, 4096, course=fingerprint())
+    with ThreadPoolExecutor() as pool:
+        found = list(pool.map(lambda k: grade([k], settings), range(3)))
+    assert found == [[(1, None)]] * 3
+
+
 def test_a_cluster_without_workers_is_not_waited_for_for_ever(monkeypatch):
     monkeypatch.setattr("attncourse.grading.classroom.cluster.PATIENCE", 2)
     client = Mock()
@@ -123,64 +166,6 @@ def test_without_a_sandbox_scores_are_unofficial_or_there_are_none(tmp_path, cap
     assert main([*command, "--require-sandbox"]) == 3
     assert "apt install bubblewrap" in capsys.readouterr().err
     assert (out / "journal.jsonl").read_text() == before
-
-
-# The journal
-
-
-def test_what_is_written_is_read(tmp_path):
-    with Journal(tmp_path, "mark") as journal:
-        journal.add(result())
-        assert journal.find("anna", "anna.ipynb", "d1") == result()
-    with Journal(tmp_path, "mark") as journal:
-        assert journal.find("anna", "anna.ipynb", "d1") == result()
-        assert journal.find("anna", "anna.ipynb", "d2") is None
-        assert journal.find("ben", "anna.ipynb", "d1") is None
-    with Journal(tmp_path, "another") as journal:
-        assert journal.find("anna", "anna.ipynb", "d1") is None
-
-
-@pytest.mark.parametrize("length", [1, 40, -1])
-def test_a_half_written_line_is_cut_off_and_overwritten(tmp_path, length):
-    with Journal(tmp_path, "mark") as journal:
-        journal.add(result("anna"))
-        journal.add(result("ben"))
-    whole = (tmp_path / "journal.jsonl").read_bytes()
-    first = whole.index(b"\n") + 1
-    end = first + length if length > 0 else len(whole) + length
-    (tmp_path / "journal.jsonl").write_bytes(whole[:end])
-    with Journal(tmp_path, "mark") as journal:
-        assert journal.find("anna", "anna.ipynb", "d1")
-        assert not journal.find("ben", "ben.ipynb", "d1")
-        journal.add(result("ben"))
-    assert (tmp_path / "journal.jsonl").read_bytes() == whole
-
-
-@pytest.mark.parametrize(
-    "line", ["not json", "[]", "{}", '{"mark": "mark"}', '{"mark": "mark", "graded": 3}']
-)
-def test_a_spoilt_line_is_as_good_as_none(tmp_path, line):
-    with Journal(tmp_path, "mark") as journal:
-        journal.add(result("anna"))
-    with (tmp_path / "journal.jsonl").open("a") as file:
-        file.write(f"{line}\n")
-    with Journal(tmp_path, "mark") as journal:
-        journal.add(result("ben"))
-    with Journal(tmp_path, "mark") as journal:
-        assert {key[0] for key in journal.known} == {"anna", "ben"}
-
-
-def test_two_graders_cannot_share_a_folder(tmp_path, capsys):
-    write(tmp_path / "anna.ipynb", SETUP, ANSWER, CHECK)
-    out = tmp_path / "out"
-    out.mkdir()
-    with locked(out):
-        with pytest.raises(Busy), locked(out):
-            pass
-        assert main([str(tmp_path), "--out", str(out)]) == 2
-    assert "Another attncourse-grade is writing into" in capsys.readouterr().err
-    with locked(out):
-        pass
 
 
 # What decides about points decides about the mark

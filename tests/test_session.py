@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+from attacks import RIGHT, WRONG
 from faraway import MEBIBYTE, Told, exercise, inside
 from torch import nn
 
@@ -143,7 +144,7 @@ def test_gradients_and_changes_come_back(judged):
         "def tell(a, b): return a**2 * b": "expected 2 results",
     }
     assert judged(right, name=exercise(judge))[0].status == "passed"
-    in_place = "def tell(a, b):\n    a = a.clone()\n    a *= a\n    return a * b, b * 2"
+    in_place = "def tell(a, b):\n    a = a * a\n    a += 0\n    return a * b, b * 2"
     assert judged(in_place, name=exercise(judge))[0].status == "passed"
     for source, says in wrong.items():
         assert says in str(judged(source, name=exercise(judge))[0].findings), source
@@ -163,7 +164,7 @@ class Layers:
         y.sum().backward()
         layer.train()
         layer(x)
-        buffer = dict(layer.named_buffers())["count"].item()
+        buffer = dict(layer.named_buffers())["ones"].item()
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             layer(x)
@@ -182,13 +183,13 @@ class tell(nn.Module):
     def __init__(self, n):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(n))
-        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("ones", torch.ones(()))
+        self.count = 0
     def forward(self, x):
-        if self.training:
-            self.count += 1
+        self.count += self.training
         if self.count > 1:
             warnings.warn("twice")
-        return self.weight * x if not self.training else x
+        return self.weight * x if not self.training else x * self.ones
 """
 
 
@@ -238,12 +239,21 @@ def test_find_the_leak_is_found_by_asking(judged):
 
 # Memory budgets
 
-COPIES = """
-import torch
-def decode_step(query, key, value, *rest, **more):
-    weights = torch.softmax(query @ key.clone().mT / query.size(-1) ** 0.5, -1)
-    return weights @ value.clone()
+# The worker says that nothing was made. Its memory is limited all the same.
+LIES = """
+import attncourse.grading.far.calling as calling
+calling.made_by = lambda answer, *args: (answer(*args), (0, 0, ""))[1]
 """
+BUDGETS = "05.decode_without_copy", "06.grouped_query_attention", "07.absorbed_attention"
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_a_worker_that_lies_about_its_memory_gains_nothing(judged, name):
+    start = "import math\nimport torch\nimport torch.nn.functional as F"
+    said = judged(start, LIES, WRONG[name], name=name, seconds=60)[0]
+    assert (said.status, len(said.findings)) == ("failed", 1), "right, but for its memory"
+    assert "MiB" in said.findings[0]
+    assert judged(start, RIGHT[name], name=name, seconds=60)[0].status == "passed"
 
 
 def test_hoarding_before_the_call_does_not_help(box):

@@ -86,7 +86,8 @@ def test_memory_that_is_shared_stays_shared():
 
 
 VALUES = [
-    None, True, False, 0, -1, 2**63, 10**400, -(10**400), 1.5, -0.0, math.inf, -math.inf, "", "text", "π ≈ 3",
+    None,
+    ..., True, False, 0, -1, 2**63, 10**400, -(10**400), 1.5, -0.0, math.inf, -math.inf, "", "text", "π ≈ 3",
     "\ud800", "\0", [], (), {}, [1, (2, [3, {}])], {"a": 1, 2: (3,), (4, 5): None}, Fraction(-1, 3),
     Fraction(10**30, 7), torch.float32, torch.bool, {"tensor": 1}, {"tuple": {"object": [{"opaque": 2}]}},
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attncourse.grading.allow import violations
 from attncourse.grading.classroom import Graded, Submission
-from attncourse.grading.classroom.session import Session
+from attncourse.grading.classroom.session import Session, not_found
 from attncourse.grading.classroom.submissions import read
 from attncourse.grading.exercise import Verdict
 from attncourse.grading.far.sandbox import Limits, Sandbox
@@ -66,10 +66,13 @@ class Grader:
         exercises = [load(name) for name in names() if name[:2] in submission.chapters]
         verdicts = []
         with Session(self.sandbox, submission.cells, self.seconds) as session:
+            absent = session.without_answer(exercises)
             for exercise in exercises:
                 banned = tuple(violations(submission.cells, exercise))
                 if banned:
                     verdict = Verdict(exercise.name, "not allowed", 0, exercise.points, banned)
+                elif exercise.name in absent:
+                    verdict = not_found(exercise)
                 else:
                     verdict = session.judge(exercise, self.seed(submission, exercise.name))
                 verdicts.append(verdict)

@@ -110,6 +110,19 @@ class Session:
             return f"{what} took longer than {self.seconds:g} s"
         return f"{what} ended the worker" if str(lost) == "it ended" else f"{what}: {lost}"
 
+    def without_answer(self, exercises: list[Exercise]) -> set[str]:
+        """Names of the exercises for which there is no answer: one question instead of many."""
+        try:
+            self.start()
+            self._start_clock()
+            found = self.peer.ask("there", [[e.name, e.answer] for e in exercises])
+            return {e.name for e, there in zip(exercises, found, strict=True) if there is False}
+        except Lost:
+            self.end()
+        except (Exception, SystemExit):  # nothing is known, so each will be asked for
+            pass
+        return set()
+
     def judge(self, exercise: Exercise, seed: int) -> Verdict:
         """The verdict on one answer."""
         try:
@@ -117,7 +130,9 @@ class Session:
             self._start_clock()
             return self._judge(exercise, seed)
         except TooMuch:
-            reason = "the notebook ended its worker too often or took too long; the rest was not judged"
+            reason = (
+                "the notebook ended its worker too often or took too long; the rest was not judged"
+            )
             self.end()
         except Lost as lost:
             reason = self._why("it", lost)
@@ -134,7 +149,7 @@ class Session:
         if keeps is True:
             self.peer.remember()
         if not found:
-            return Verdict(exercise.name, "not found", 0, exercise.points, (missing(exercise),))
+            return not_found(exercise)
         torch.default_generator.manual_seed(seed)
         with suppress(Exception, SystemExit), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -142,7 +157,8 @@ class Session:
         return Verdict(exercise.name, "failed", 0, exercise.points, ("it cannot be judged",))
 
 
-def missing(exercise: Exercise) -> str:
-    """What to do when there is no answer."""
+def not_found(exercise: Exercise) -> Verdict:
+    """The verdict on an answer that is not there, and where it was looked for."""
     call = f'check("{exercise.name}", {exercise.answer})'
-    return f"there is no answer: neither {call} nor anything called {exercise.answer}"
+    why = f"there is no answer: neither {call} nor anything called {exercise.answer}"
+    return Verdict(exercise.name, "not found", 0, exercise.points, (why,))

@@ -36,6 +36,7 @@ ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "LANG": "C.UTF-8",
     "OMP_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",  # sets print in the same order in every run
     # Freed memory goes back to the kernel, and threads reserve none: what is counted is what is used.
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(4 * MIB),
@@ -207,7 +208,7 @@ class Sandbox:
         (self.folder / "scratch").chmod(0o1777)  # the workers are other users
         course = "/course" if wrapped else str(self.course)
         code = START.format(course=course, control=theirs.fileno(), uid=uid, scratch=scratch)
-        command = [sys.executable, "-I", "-c", code]
+        command = [sys.executable, "-s", "-P", "-c", code]
         if wrapped:
             command = [*walls(self.course, self.limits.files, self.is_root), *command]
         environment = (
