@@ -113,7 +113,7 @@ def test_points_are_what_was_earned(rows):
 def test_what_was_wrong_stands_in_the_row(rows):
     assert "The same work was handed in by carl." in rows["anna"]["notes"]
     assert "The same work was handed in by anna." in rows["carl"]["notes"]
-    assert "cell 2 ended the worker" in rows["finn"]["notes"]
+    assert "Cell 2 ended the worker." in rows["finn"]["notes"]
     assert "no answer of this course" in rows["gita"]["notes"]
     assert "is a link" in rows["iris"]["notes"]
     assert "empty" in rows["jan"]["notes"]

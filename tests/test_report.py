@@ -4,6 +4,7 @@ import csv
 import json
 import random
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pandas
@@ -157,6 +158,15 @@ def test_no_cell_starts_a_formula(text, report):
 def test_ordinary_names_stay_as_they_are(text, report):
     (row,), *_ = report(graded(text, file="x"))
     assert row["student"] == text
+
+
+def test_what_is_for_the_teacher_is_not_on_the_page_of_the_student(report):
+    note = "The same work was handed in by ben."
+    rows, data, suites, pages = report(replace(graded("anna"), confidential=(note,)))
+    assert rows[0]["notes"] == note
+    assert data["students"][0]["confidential"] == [note]
+    assert note in pages["index.html"]
+    assert "ben" not in pages["anna.html"]
 
 
 def test_hidden_characters_are_shown():

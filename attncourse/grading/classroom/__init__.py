@@ -40,13 +40,17 @@ class Submission:
 
 @dataclass(frozen=True)
 class Graded:
-    """The result of one submission; every exercise of its chapters has a verdict."""
+    """The result of one submission; every exercise of its chapters has a verdict.
+
+    ``problems`` are for the student, too; ``confidential`` is for the teacher alone.
+    """
 
     student: str
     file: str
     digest: str
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[str, ...] = ()
+    confidential: tuple[str, ...] = ()
 
     @property
     def points(self) -> int:

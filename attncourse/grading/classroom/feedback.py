@@ -65,7 +65,7 @@ def pages(table: Table) -> dict[str, str]:
     """The HTML of every page by the name of its file; ``index.html`` is the teacher's."""
     render = _Renderer(table.run)
     names = page_names(row.student for row in table.rows)
-    notes = {row.student: _first(row.problems, MOST_LISTED) for row in table.rows}
+    notes = {row.student: _first(row.notes, MOST_LISTED) for row in table.rows}
     made = {"index.html": render("index", table=table, names=names, notes=notes)}
     for row in table.rows:
         made[names[row.student]] = render(

@@ -77,10 +77,15 @@ class Grader:
                     verdict = session.judge(exercise, self.seed(submission, exercise.name))
                 verdicts.append(verdict)
         file = submission.path.relative_to(root).as_posix()
-        problems = *submission.problems, *session.problems
+        problems = *submission.problems, *map(sentence, session.problems)
         return Graded(submission.student, file, submission.digest, tuple(verdicts), problems)
 
     def seed(self, submission: Submission, exercise: str) -> int:
         """The seed of the inputs for this answer."""
         message = f"{submission.digest} {exercise}".encode()
         return int.from_bytes(hmac.digest(self.secret, message, hashlib.sha256)[:4]) >> 1
+
+
+def sentence(text: str) -> str:
+    """The text with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"

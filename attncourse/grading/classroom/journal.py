@@ -125,6 +125,7 @@ def _result(data: dict) -> Result:
         for verdict in graded["verdicts"]
         if load(verdict["name"])
     )
-    graded |= {"verdicts": verdicts, "problems": tuple(graded["problems"])}
+    graded |= {"verdicts": verdicts}
+    graded |= {key: tuple(graded[key]) for key in ("problems", "confidential")}
     protections = tuple((name, state) for name, state in data["protections"])
     return Result(**data | {"graded": Graded(**graded), "protections": protections})

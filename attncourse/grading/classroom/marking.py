@@ -155,7 +155,7 @@ class Class:
         keys = ((x.graded.student, x.graded.file, x.likeness) for x in self.results)
         notes = alike(keys)
         return [
-            replace(one, problems=(*one.problems, notes[one.file])) if one.file in notes else one
+            replace(one, confidential=(notes[one.file],)) if one.file in notes else one
             for one in (x.graded for x in self.results)
         ]
 

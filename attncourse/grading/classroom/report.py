@@ -63,7 +63,7 @@ def as_csv(table: Table) -> str:
     rows = [["student", *header, "total", "out_of", "notes"]]
     for row in table.rows:
         points = [row.verdicts[name].points if name in row.verdicts else "" for name in header]
-        notes = cell(" ".join(row.problems))
+        notes = cell(" ".join(row.notes))
         rows.append([cell(row.student), *points, row.points, table.out_of, notes])
     return csv_text(rows)
 
@@ -94,6 +94,7 @@ def as_json(table: Table) -> str:
                 "page": f"feedback/{page[row.student]}",
                 "files": [{"file": one.file, "digest": one.digest} for one in row.files],
                 "problems": list(row.problems),
+                "confidential": list(row.confidential),
                 "verdicts": [
                     asdict(row.verdicts[e.name]) for e in table.exercises if e.name in row.verdicts
                 ],
@@ -109,7 +110,7 @@ def as_junit(table: Table) -> str:
     suites = ET.Element("testsuites", name="attncourse" if table.run.official else "unofficial")
     for row in table.rows:
         verdicts = [row.verdicts[e.name] for e in table.exercises if e.name in row.verdicts]
-        suites.append(suite_of(row.student, row.student, verdicts, row.problems))
+        suites.append(suite_of(row.student, row.student, verdicts, row.notes))
     for count in ("tests", "failures", "errors"):
         suites.set(count, str(sum(int(suite.get(count)) for suite in suites)))
     ET.indent(suites, " ")

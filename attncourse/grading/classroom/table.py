@@ -27,12 +27,20 @@ class Run:
 
 @dataclass(frozen=True)
 class Row:
-    """One student: the files, the verdict that counts for each exercise, and what was wrong."""
+    """One student: the files, the verdict that counts for each exercise, and what was wrong.
+
+    The student reads ``problems``; ``notes`` add what is for the teacher alone.
+    """
 
     student: str
     files: tuple[Graded, ...]
     verdicts: dict[str, Verdict]
     problems: tuple[str, ...]
+    confidential: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self.problems, *self.confidential)
 
     @property
     def points(self) -> int:
@@ -88,7 +96,8 @@ def _row(student: str, files: tuple[Graded, ...]) -> Row:
         for chapter, paths in sorted(sources.items())
         if len(paths) > 1
     ]
-    return Row(student, files, counted, tuple(dict.fromkeys(problems)))
+    confidential = dict.fromkeys(note for one in files for note in one.confidential)
+    return Row(student, files, counted, tuple(dict.fromkeys(problems)), tuple(confidential))
 
 
 def _rank(verdict: Verdict) -> tuple[int, bool]:
