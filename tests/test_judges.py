@@ -8,7 +8,7 @@ from attncourse.grading.observe import Case
 
 
 def tiny(judge, accepted=(), mistakes=()):
-    parts = "01.tiny", 1, "Tiny", "Predict", 1, 1, 1, "nothing", judge, ("a", "b", "c")
+    parts = "01.tiny", "answer", 1, "Tiny", "Predict", 1, 1, 1, "nothing", judge, ("a", "b", "c")
     return Exercise(*parts, Accepted(accepted), Mistakes(mistakes))
 
 

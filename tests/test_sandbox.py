@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import sys
 import time
 from pathlib import Path
 
@@ -212,7 +213,9 @@ def tell():
 """
     for _ in range(2):
         before, said, size = inside(box, source)
-        assert before == []
+        assert set(before) <= {
+            Path(x).parts[2] for x in (sys.prefix, sys.base_prefix) if x.startswith("/tmp/")
+        }
         assert said == "OSError"
         assert size <= LIMITS.files
 

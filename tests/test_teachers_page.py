@@ -18,6 +18,7 @@ from yard import all_of
 
 from attncourse.grading import batch, load, names
 from attncourse.grading.classroom import Graded, gradebook
+from attncourse.grading.classroom.grade import sentence
 from attncourse.grading.classroom.report import write
 from attncourse.grading.classroom.submissions import collect, duplicates, read
 from attncourse.grading.classroom.table import Run, tabulate
@@ -128,9 +129,10 @@ def test_notes_read_as_shown(tmp_path):
     twice = [Graded("anna", name, "", (verdict,)) for name in ("a.ipynb", "b.ipynb")]
     said += tabulate(twice, Run(True)).rows[0].problems
     said = [note.replace("(a.ipynb, b.ipynb)", "(...)") for note in said]
+    said.append(sentence("cell 7 raised NameError: ..."))
     found = re.findall(r"^- \*([A-Z][^*]+\.)\*", PAGE, re.MULTILINE)
     notes = {" ".join(note.split()) for note in found}
-    assert len(notes) == 5
+    assert len(notes) == 6
     assert notes <= set(said)
 
 

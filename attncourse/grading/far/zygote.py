@@ -38,7 +38,7 @@ class Zygote:
 
     def __init__(self, control: socket.socket, first_uid: int, scratch: list[str]):
         self.control, self.uid, self.scratch = control, first_uid, scratch
-        self.worker = 0
+        self.worker, self.mounts = 0, mount_points()
 
     def obey(self) -> Any:
         """Until the grader is gone."""
@@ -137,7 +137,7 @@ class Zygote:
                 break
             reaped[pid] = status
         for folder in self.scratch:
-            empty(folder)
+            empty(folder, self.mounts)
         worker, self.worker = self.worker, 0
         return {"status": os.waitstatus_to_exitcode(reaped.get(worker, 0))}
 
@@ -176,18 +176,28 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def empty(folder: str) -> None:
-    """Delete what is in a folder; links are not followed.
+def empty(folder: str, mounts: set[str]) -> None:
+    """Delete what is in a folder, but not what is mounted in it; links are not followed.
 
     Raises:
         OSError: something cannot be deleted. The zygote ends, and the grader starts another.
     """
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
-            else:
+            if entry.path in mounts:
+                continue
+            if not entry.is_dir(follow_symlinks=False):
                 os.unlink(entry.path)
+            elif any(mount.startswith(f"{entry.path}/") for mount in mounts):
+                empty(entry.path, mounts)  # Python itself may live below /tmp
+            else:
+                shutil.rmtree(entry.path)
+
+
+def mount_points() -> set[str]:
+    """Where something is mounted, as this process sees it."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return {line.split()[4].replace(r"\040", " ") for line in lines}
 
 
 def warm_up() -> None:

@@ -10,7 +10,7 @@ from attncourse.grading.observe import Case
 
 def cases(seed: int) -> list[Case]:
     """More keys than queries, fewer, equally many, and the smallest sizes."""
-    sizes = [(5, 7), (7, 3), (4, 4), (1, 3), (2, 1), (2 + seed % 5, 11), (130, 300)]
+    sizes = [(5, 7), (7, 3), (4, 4), (1, 3), (2, 1), (2 + seed % 5, 11), (130, 3), (2, 300)]
     return [Case(f"{n} queries, {m} keys", (n, m), gradients=False) for n, m in sizes]
 
 
