@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 # Before anything imports Triton: its kernels then run on the CPU, in an interpreter.
@@ -12,6 +13,7 @@ import torch
 from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).parents[1]
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 CHECKED = ("steps", "masks", "scores", "heads", "models", "tasks")
 
 # Imported here first, so that every test sees the functions whose shapes are checked at each call.
@@ -40,3 +42,22 @@ def write_table():
             path.write_text(text, encoding="utf-8")
 
     return write
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A Chromium that reaches this machine alone."""
+    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        missing = "no Chromium found: install it (Debian: apt-get install chromium) or set CHROMIUM"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+    from playwright.sync_api import sync_playwright
+
+    # Names outside this machine do not resolve, so a page that needs one fails here as it would offline.
+    arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        arguments.append("--no-sandbox")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield chromium
+        chromium.close()

@@ -1,7 +1,5 @@
 """Feedback pages in a real browser, made of everything that a student could wish to run there."""
 
-import os
-import shutil
 from importlib.resources import files
 
 import pytest
@@ -12,7 +10,6 @@ from attncourse.grading.classroom.feedback import page_names
 from attncourse.grading.classroom.report import Run, write
 from attncourse.grading.exercise import Verdict
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 WIDTHS = {"phone": 360, "desktop": 1280}
 FIRST = [name for name in names() if name[:2] == "01"]
 
@@ -54,23 +51,6 @@ ATTRIBUTES = """() => [...new Set([...document.querySelectorAll('body *')].flatM
   e => e.getAttributeNames()))].sort()"""
 AXE = """() => axe.run(document, {resultTypes: ['violations'], preload: false}).then(r => r.violations
   .map(v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).join(', ')))"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        missing = "no Chromium found: install it (Debian: apt-get install chromium) or set CHROMIUM"
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
-    from playwright.sync_api import sync_playwright
-
-    arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        arguments.append("--no-sandbox")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=arguments)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

@@ -70,11 +70,11 @@ def test_nothing_runs_on_when_the_owner_is_killed(walls):
 def as_nobody() -> list[str]:
     """The start of a command that runs as nobody, who may read Python and the course."""
     needed = {Path(x) for x in (sys.base_prefix, sys.prefix, ROOT)}
-    home = [x for x in needed if x.is_relative_to("/root")]
-    command = ["bwrap", "--dev-bind", "/", "/", "--perms", "0755", "--tmpfs", "/root"]
-    for path in sorted(home):
-        for parent in reversed(path.relative_to("/root").parents[:-1]):
-            command += ["--perms", "0755", "--dir", f"/root/{parent}"]
+    home = Path.home()  # closed to others, so what is needed of it is shown
+    command = ["bwrap", "--dev-bind", "/", "/", "--perms", "0755", "--tmpfs", str(home)]
+    for path in sorted(x for x in needed if x.is_relative_to(home)):
+        for parent in reversed(path.relative_to(home).parents[:-1]):
+            command += ["--perms", "0755", "--dir", str(home / parent)]
         command += ["--ro-bind", str(path), str(path)]
     ids = "--reuid=65534", "--regid=65534", "--clear-groups"
     return [*command, "--", "setpriv", *ids]

@@ -3,8 +3,6 @@
 import functools
 import gzip
 import http.server
-import os
-import shutil
 import threading
 from contextlib import contextmanager
 from importlib.resources import files
@@ -20,7 +18,6 @@ PAGES = [
 ]
 # The phone comes first: the theme decides at load time which boxes scroll and so need a tab stop.
 WIDTHS = {"phone": 390, "desktop": 1280}
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 pytestmark = pytest.mark.browser
 
@@ -75,24 +72,6 @@ def server():
         yield f"http://127.0.0.1:{httpd.server_port}/"
         httpd.shutdown()
         thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if program is None:
-        missing = "no Chromium found: install it (Debian: apt-get install chromium) or set CHROMIUM"
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
-    from playwright.sync_api import sync_playwright
-
-    # Names outside this machine do not resolve, so a page that needs one fails here as it would offline.
-    arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        arguments.append("--no-sandbox")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=arguments)
-        yield chromium
-        chromium.close()
 
 
 class Tab:

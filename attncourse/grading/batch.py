@@ -123,7 +123,7 @@ def _summary(table, out: Path) -> list[str]:
     weak = [f"{name}: {state}" for name, state in run.protections if state != "in force"]
     strong = [name for name, state in run.protections if state == "in force"]
     return [
-        f"{students} students, {mean:.1f} of {table.out_of} points on average.",
+        f"{students} student{'s' * (students != 1)}, {mean:.1f} of {table.out_of} points on average.",
         f"The table is {out / 'scores.csv'}, the pages start at {out / 'feedback' / 'index.html'}.",
         *(f"In force: {name}." for name in strong),
         *(f"Not in force: {name}." for name in weak),
