@@ -203,7 +203,11 @@ class HostileBox:
             }
         if asked == "measure":
             return {"tuple": [r.choice([0, 2**62, -1]), r.choice([0, 2**62]), "no"]}
-        return None if asked == "run" else r.choice([value_of(r), [value_of(r)]])
+        if asked == "run":
+            return r.choice(
+                [[], [[r.choice([0, -1, 2**70]), r.choice(["KeyError", "\0"]), "no", True]]]
+            )
+        return r.choice([value_of(r), [value_of(r)]])
 
     def end(self, pipe: Pipe) -> int:
         pipe.sock.close()

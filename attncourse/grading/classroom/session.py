@@ -11,12 +11,13 @@ from attncourse.grading.classroom import Cell
 from attncourse.grading.classroom.stand_ins import stand_in
 from attncourse.grading.exercise import Exercise, Verdict
 from attncourse.grading.far.calling import Calls
-from attncourse.grading.far.peer import Peer
+from attncourse.grading.far.peer import Peer, raised
 from attncourse.grading.far.sandbox import Sandbox
 from attncourse.grading.far.wire import Lost
 
 MOST_RESTARTS = 8
 MOST_LIMITS = 15  # the whole submission may take so many times what one cell may
+FAILED = [int, str, str, bool]  # a cell that raised: its place, and the error
 MOST_HOARDED = 60 * 2**20  # bytes that a notebook may hold when the memory of a call is limited
 
 
@@ -39,6 +40,7 @@ class Session:
         self.sandbox, self.cells, self.seconds = sandbox, list(cells), seconds
         self.problems: list[str] = []
         self.fatal: set[int] = set()
+        self.together = True
         self.pipe, self.restarts = None, 0
         self.last = time.monotonic() + MOST_LIMITS * seconds
 
@@ -89,21 +91,39 @@ class Session:
         self.pipe.deadline = min(now + self.seconds, self.last)
 
     def _run_cells(self) -> None:
-        for cell in self.cells:
-            if cell.number in self.fatal:
-                continue
+        """Together they are one message; if that fails, each runs alone, to know which one it is."""
+        cells = [cell for cell in self.cells if cell.number not in self.fatal]
+        for group in [cells] if self.together else [[cell] for cell in cells]:
             self._start_clock()
             try:
-                self.peer.ask("run", cell.source, f"cell {cell.number}")
+                named = [[cell.source, f"cell {cell.number}"] for cell in group]
+                self._note_errors(group, self._ask_to_run(named))
             except Lost as lost:
-                self.fatal.add(cell.number)
-                self.problems.append(self._why(f"cell {cell.number}", lost))
+                if self.together:
+                    self.together = False
+                    self.restarts -= 1
+                else:
+                    self.fatal.add(group[0].number)
+                    self.problems.append(self._why(f"cell {group[0].number}", lost))
                 return self.end()
-            except (Exception, SystemExit) as error:
-                note = f"cell {cell.number} raised {type(error).__name__}: {error}"[:300]
-                if note not in self.problems and len(self.problems) < 20:
-                    self.problems.append(note)
         return None
+
+    def _ask_to_run(self, named: list[list[str]]) -> list:
+        try:
+            failed = self.peer.ask("run", named)
+            if all([type(x) for x in entry] == FAILED for entry in failed):
+                return failed
+        except (Exception, SystemExit):  # cells raise over there; what comes back is no list
+            pass
+        raise Lost("what it sent is no message")
+
+    def _note_errors(self, group: list[Cell], failed: list) -> None:
+        for number, *what in failed[: len(group)]:
+            error = raised(*what)
+            number = group[number % len(group)].number
+            note = f"cell {number} raised {type(error).__name__}: {error}"[:300]
+            if note not in self.problems and len(self.problems) < 20:
+                self.problems.append(note)
 
     def _why(self, what: str, lost: Lost) -> str:
         if "too long" in str(lost) and "sent" not in str(lost):

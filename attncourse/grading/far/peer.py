@@ -163,7 +163,8 @@ def raised(kind: str, message: str, bare: bool) -> Exception:
     known = isinstance(base, type) and issubclass(base, Exception | SystemExit)
     if not known or issubclass(base, ExceptionGroup):
         base = RuntimeError
+    name = kind[:60] if kind.isidentifier() else base.__name__
     # made without __init__: some kinds want arguments of their own
-    error = base.__new__(type(kind, (base,), {"__str__": lambda self: message}))
+    error = base.__new__(type(name, (base,), {"__str__": lambda self: message}))
     error.args = () if bare else (message,)
     return error

@@ -147,12 +147,13 @@ class Sandbox:
 
     def end(self, pipe: Pipe) -> int:
         """End the worker and everything it has started; its exit status, negative for a signal."""
-        pipe.sock.close()
         try:
             return self._order({"do": "end"})["status"]
         except Lost:
             self._restart()
             return 0
+        finally:
+            pipe.sock.close()  # only now: before, the worker would wake up and take its leave
 
     def limit(self, more: int) -> int:
         """Give the worker only ``more`` bytes of memory from now on.

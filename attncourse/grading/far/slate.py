@@ -8,15 +8,11 @@ import torch
 @contextmanager
 def clean_slate():
     """float32, gradients, the CPU, whatever a notebook or an answer has set; nothing stays behind."""
-    dtype = torch.get_default_dtype()
+    dtype, random = torch.get_default_dtype(), torch.get_rng_state()
     torch.set_default_dtype(torch.float32)
     try:
-        with (
-            torch.random.fork_rng(devices=[]),
-            torch.inference_mode(False),
-            torch.enable_grad(),
-            torch.device("cpu"),
-        ):
+        with torch.inference_mode(False), torch.enable_grad(), torch.device("cpu"):
             yield
     finally:
         torch.set_default_dtype(dtype)
+        torch.set_rng_state(random)

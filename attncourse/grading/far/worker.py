@@ -17,7 +17,7 @@ from torch import nn
 
 from attncourse.grading.far.blocked import blocked
 from attncourse.grading.far.calling import Calls, StandIn, modes_of
-from attncourse.grading.far.peer import Peer
+from attncourse.grading.far.peer import Peer, described
 from attncourse.grading.far.slate import clean_slate
 from attncourse.grading.far.wire import Lost, Pipe
 
@@ -50,11 +50,19 @@ class Worker:
         self.main = types.ModuleType("__main__")
         sys.modules["__main__"] = self.main
 
-    def run(self, source: str, title: str) -> None:
-        """Run one cell."""
-        file = f"<{title}>"
-        linecache.cache[file] = len(source), None, source.splitlines(True), file
-        exec(compile(source, file, "exec"), self.main.__dict__)
+    def run(self, cells: list[list[str]]) -> list[list]:
+        """Run cells, of which the source and the title are given; which of them raised what."""
+        failed = []
+        for number, (source, title) in enumerate(cells):
+            file = f"<{title}>"
+            linecache.cache[file] = len(source), None, source.splitlines(True), file
+            try:
+                exec(compile(source, file, "exec"), self.main.__dict__)
+            except Lost:
+                raise
+            except BaseException as error:
+                failed.append([number, *described(error)])
+        return failed
 
     def there(self, wanted: list[list[str]]) -> list[bool]:
         """Whether there is an answer, for each name of an exercise and of its answer."""
@@ -93,9 +101,6 @@ class Worker:
 
 def work(pipe: Pipe, answers: dict[str, Any]) -> None:
     """Serve one submission until the grader has enough."""
-    torch.set_num_threads(1)
-    random.seed(0)
-    numpy.random.seed(0)
     try:
         Worker(pipe, answers).peer.listen()
     except Lost:
@@ -118,13 +123,13 @@ def answer(x):
 
 
 def rehearse(times: int = 10) -> None:
-    """Do what every worker does: what is loaded, looked up and sped up here is so in all its forks."""
+    """Do what every worker does: what is loaded, set, looked up and sped up here is so in all its forks."""
     ours, theirs = socket.socketpair()
     grader = Peer(Pipe(ours, 2**20), "g", {}, lambda peer, x: x)
     for _ in range(times):
         worker = Worker(Pipe(theirs, 2**20), {})
         for order in (
-            ["run", CELL, "cell 1"],
+            ["run", [[CELL, "cell 1"]]],
             ["begin", "", "answer", []],
             ["call", 0, [torch.ones(2, 3)], {}, None, False, 0],
         ):
@@ -134,3 +139,6 @@ def rehearse(times: int = 10) -> None:
         worker.exercise.close()
     ours.close()
     theirs.close()
+    torch.set_num_threads(1)
+    random.seed(0)
+    numpy.random.seed(0)

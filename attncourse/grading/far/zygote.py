@@ -20,11 +20,12 @@ from typing import Any
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MADV_COLLAPSE, HUGE = 25, 2**21
+LIBC = ctypes.CDLL(None)
 
 
 def prctl(option: int, value: int) -> None:
     """Ask the kernel to treat this process in another way."""
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    LIBC.prctl(option, value, 0, 0, 0)
 
 
 class Zygote:
@@ -69,12 +70,12 @@ class Zygote:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
+        os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"1000")
         os.closerange(4, 256)
         os.setsid()
         prctl(PR_SET_DUMPABLE, 1)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        Path("/proc/self/oom_score_adj").write_text("1000")
         for name, most in limits.items():
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
         self.become_user()
@@ -225,7 +226,7 @@ def to_huge_pages() -> None:
 
     Where the kernel is older than 6.1 nothing happens.
     """
-    madvise = ctypes.CDLL(None).madvise
+    madvise = LIBC.madvise
     madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     for line in Path("/proc/self/maps").read_text().splitlines():
         addresses, permissions, _, _, _, *name = line.split(maxsplit=5)
