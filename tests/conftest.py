@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 # Before anything imports Triton: its kernels then run on the CPU, in an interpreter.
@@ -25,6 +26,12 @@ torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True)
 
 
+def pytest_runtest_logreport(report):
+    """Tell of a failure at once: who ends a long run early wants to know."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\nFAILED {report.nodeid}\n{report.longreprtext[-2000:]}", file=sys.__stderr__)
+
+
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)
@@ -44,7 +51,7 @@ def write_table():
     return write
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not longer: while Playwright runs, nobody else has an event loop
 def browser():
     """A Chromium that reaches this machine alone."""
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -68,10 +69,14 @@ def wait_for(process: subprocess.Popen, out: Path, number: int) -> None:
         time.sleep(0.01)
 
 
-def workers() -> list[int]:
-    """The processes of dask that grade, below this one."""
-    said = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants()}
-    return [pid for pid, text in said.items() if b"spawn_main" in text]
+def workers(grader: subprocess.Popen) -> list[int]:
+    """The processes of dask in which it grades."""
+    found = []
+    for pid in descendants(grader.pid):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 def written(out: Path) -> dict[str, bytes]:
@@ -141,9 +146,9 @@ def test_killed_twice_and_resumed_it_is_the_same(submissions, results, tmp_path)
     out, same = tmp_path / "out", ("--secret-file", str(results[0] / "secret"))
     first = start(submissions, out, *same, "--workers", "2")
     wait_for(first, out, 1)
-    os.kill(workers()[0], signal.SIGKILL)
+    os.kill(workers(first)[0], signal.SIGKILL)
     wait_for(first, out, 4)
-    running = descendants()
+    running = descendants(first.pid)
     first.kill()
     first.communicate()
     half = lines(out)
@@ -166,7 +171,7 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(submissions, tmp_path):
     out = tmp_path / "out"
     process = start(submissions, out, "--workers", "1")
     wait_for(process, out, 1)
-    running = descendants()
+    running = descendants(process.pid)
     os.killpg(process.pid, signal.SIGINT)
     said, progress = process.communicate(timeout=60)
     assert process.returncode == 130, progress

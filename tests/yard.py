@@ -170,8 +170,8 @@ def processes(*words: str) -> list[str]:
     return found
 
 
-def descendants() -> set[int]:
-    """The processes below this one."""
+def descendants(of: int = 0) -> set[int]:
+    """A process and those below it; by default those below this one alone."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -180,7 +180,7 @@ def descendants() -> set[int]:
             except OSError:
                 continue
             parents[int(entry.name)] = int(fields[1])
-    found, size = {os.getpid()}, 0
+    found, size = {of or os.getpid()}, 0
     while len(found) > size:
         size = len(found)
         found |= {pid for pid, parent in parents.items() if parent in found}

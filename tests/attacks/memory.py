@@ -220,6 +220,7 @@ if os.fork() == 0:
         serve(open(there, "rb"), open(back, "wb"))
     finally:
         os._exit(0)
+os.close(there), os.close(back)  # a helper that was killed is then noticed
 sink, source = open(to_child, "wb"), open(from_child, "rb")
 
 def remote(*inputs):

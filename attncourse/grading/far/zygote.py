@@ -70,12 +70,13 @@ class Zygote:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
-        os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"1000")
         os.closerange(4, 256)
         os.setsid()
         prctl(PR_SET_DUMPABLE, 1)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        with open("/proc/self/oom_score_adj", "wb", 0) as file:
+            file.write(b"1000")
         for name, most in limits.items():
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
         self.become_user()

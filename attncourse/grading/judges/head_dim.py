@@ -62,7 +62,7 @@ def drawn(seed: int) -> tuple[int, int, int]:
     """num_heads, head_dim, and how far another embed_dim is from their product: no list knows them."""
     g = torch.Generator().manual_seed(seed)
     num_heads, head_dim, more = (int(torch.randint(2**31, (), generator=g)) for _ in range(3))
-    num_heads, head_dim = 3 + num_heads % 9, 2 + head_dim % 7
+    num_heads, head_dim = 3 + num_heads % 9, 13 + head_dim % 16  # the lists stop at 12
     return num_heads, head_dim, 1 + more % (num_heads - 1)
 
 
