@@ -82,7 +82,7 @@ def judged(name: str, seeds: list[int], until: float = math.inf) -> tuple[str, l
                 session.start()
                 session.restarts = 0
                 source = f"{exercise.answer} = copy.deepcopy(exercise.{expression})"
-                session.peer.ask("run", source, "cell 2")
+                assert session.peer.ask("run", [[source, "cell 2"]]) == []
                 verdict = session.judge(exercise, seed)
                 if verdict.status != ("passed" if expression.startswith("accepted") else "failed"):
                     what = f"{verdict.status} {verdict.findings[:1]} {session.problems[:1]}"

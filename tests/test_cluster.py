@@ -163,8 +163,9 @@ def test_without_a_sandbox_scores_are_unofficial_or_there_are_none(tmp_path, cap
     assert "These scores are unofficial: a roof: it leaks." in capsys.readouterr().out
     # it ran without a sandbox, which does not count where one is demanded
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert main([*command, "--require-sandbox"]) == 3
-    assert "apt install bubblewrap" in capsys.readouterr().err
+    code, said = main([*command, "--require-sandbox"]), capsys.readouterr().err
+    assert code == 3, said
+    assert "apt install bubblewrap" in said
     assert (out / "journal.jsonl").read_text() == before
 
 

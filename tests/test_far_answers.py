@@ -49,7 +49,8 @@ def test_verdicts_far_away_are_those_at_home(box, name):
     with Session(box, [first], 60) as session:
         for expression in tried:
             session.start()
-            session.peer.ask("run", [[f"{exercise.answer} = exercise.{expression}", "cell 2"]])
+            cell = [f"{exercise.answer} = exercise.{expression}", "cell 2"]
+            assert session.peer.ask("run", [cell]) == []
             verdict = session.judge(exercise, 5)
             found[expression] = verdict.status, verdict.diagnosis
     assert session.problems == []

@@ -5,11 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from faraway import walls_stand
 from yard import descendants, ended
+
+from attncourse.grading.far.sandbox import sweep
 
 ROOT = Path(__file__).parents[1]
 IS_ROOT = os.geteuid() == 0
@@ -93,3 +96,15 @@ def test_it_works_for_an_ordinary_user(walls):
     assert said["walls"] == ("in force" if walls == "walls" else "switched off")
     assert descendants() <= others
     assert not Path(said["folder"]).exists()
+
+
+def test_only_what_dead_graders_left_is_swept_away(tmp_path, monkeypatch):
+    """Two graders may run at once."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with subprocess.Popen(["true"]) as dead:
+        pass
+    alive = {f"attncourse-{os.getpid()}-a", f"attncourse-{os.getppid()}-b", "attncourse-not-ours"}
+    for name in (*alive, f"attncourse-{dead.pid}-c"):
+        (tmp_path / name / "inside").mkdir(parents=True)
+    sweep()
+    assert {path.name for path in tmp_path.iterdir()} == alive

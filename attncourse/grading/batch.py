@@ -122,15 +122,14 @@ def _summary(table, out: Path) -> list[str]:
     mean = sum(row.points for row in table.rows) / students
     weak = [f"{name}: {state}" for name, state in run.protections if state != "in force"]
     strong = [name for name, state in run.protections if state == "in force"]
+    verdict = "official" if run.official else f"unofficial: {weak[0]}"
     return [
         f"{students} student{'s' * (students != 1)}, {mean:.1f} of {table.out_of} points on average.",
         f"The table is {out / 'scores.csv'}, the pages start at {out / 'feedback' / 'index.html'}.",
         *(f"In force: {name}." for name in strong),
         *(f"Not in force: {name}." for name in weak),
         *run.problems,
-        "These scores are official."
-        if run.official
-        else f"These scores are unofficial: {weak[0]}.",
+        *([f"These scores are {verdict}."] if run.protections else []),
     ]
 
 

@@ -6,6 +6,7 @@ A worker is trusted; it holds one grader, whose sandbox runs the submissions.
 import itertools
 import logging
 import math
+import os
 import queue
 import signal
 import tempfile
@@ -52,7 +53,7 @@ def local(workers: int) -> Iterator[Client]:
     Raises:
         Stopped: they cannot be started.
     """
-    where = {"prefix": "attncourse-grade-", "ignore_cleanup_errors": True}
+    where = {"prefix": f"attncourse-{os.getpid()}-", "ignore_cleanup_errors": True}
     with tempfile.TemporaryDirectory(**where) as folder, dask.config.set(QUIET):
         try:
             cluster = LocalCluster(

@@ -247,7 +247,8 @@ def sweep() -> None:
     for folder in Path(tempfile.gettempdir()).glob("attncourse-*-*"):
         _, pid, _ = folder.name.split("-", 2)
         with suppress(OSError):
-            if not Path(f"/proc/{pid}").exists() and folder.stat().st_uid == os.geteuid():
+            dead = pid.isdigit() and not Path(f"/proc/{pid}").exists()
+            if dead and folder.stat().st_uid == os.geteuid():
                 shutil.rmtree(folder, ignore_errors=True)
 
 
