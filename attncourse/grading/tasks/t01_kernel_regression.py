@@ -26,7 +26,8 @@ def cases(seed: int) -> list[Case]:
     def points(*sizes):
         return tuple(torch.randn(s, generator=g) for s in sizes)
 
-    far = (100 + torch.randn(2, 3, generator=g), *points((5, 3), (5, 2)))
+    # Far enough for exp(-x) to be 0 in any precision, so near that float32 still tells x from x + 0.0001.
+    far = (16 + torch.randn(2, 3, generator=g), *points((5, 3), (5, 2)))
     (keys,) = points((4, 3))
     return [
         Case(
@@ -34,7 +35,7 @@ def cases(seed: int) -> list[Case]:
             (*points((5, 3), (7, 3), (7, 2)), 0.7),
         ),
         Case("a wide kernel", (*points((3, 2), (11, 2), (11, 5)), 2.5)),
-        Case("queries far from every key", (*far, 0.5)),
+        Case("queries far from every key", (*far, 0.5), gradients=False),
         Case(
             "1 query, 3 keys in 1 dimension, 1 value each", (*points((1, 1), (3, 1), (3, 1)), 0.7)
         ),
