@@ -23,15 +23,16 @@ def definition(query, key, value):
 def call(generator, b, h, g, n, m, d, e, loud=1.0) -> tuple:
     """Query, key and value."""
     shapes = (b, h, n, d), (b, g, m, d), (b, g, m, e)
-    return tuple(loud * torch.randn(shape, generator=generator) for shape in shapes)
+    query, key, value = (torch.randn(shape, generator=generator) for shape in shapes)
+    return loud * query, key, value
 
 
 def cases(seed: int) -> list[Case]:
     """Every axis its own size; both ends of the dial; equal axes; one query; one token; large scores."""
     g = torch.Generator().manual_seed(seed)
-    # Scores near 1024 and -1024: exp has no number for them, in float64 either.
+    # Scores near 768 and -768: exp has no number for them, in float64 either.
     far = call(g, 1, 2, 1, 4, 5, 4, 4)
-    far[0][..., 0], far[1][..., 0] = torch.tensor([32.0, -32.0, 32.0, -32.0]), 64.0
+    far[0][..., 0], far[1][..., 0] = torch.tensor([24.0, -24.0, 24.0, -24.0]), 64.0
     sizes = "2 samples, 6 query heads, 3 key heads, 4 queries, 5 keys, head_dim 7, values 8 wide"
     return [
         Case(sizes, call(g, 2, 6, 3, 4, 5, 7, 8)),
@@ -43,8 +44,8 @@ def cases(seed: int) -> list[Case]:
         Case("1 query", call(g, 2, 6, 2, 1, 5, 4, 3)),
         Case("1 token", call(g, 1, 6, 2, 1, 1, 3, 5)),
         # float32 rounds the large scores, and the gradients with them
-        Case("large scores", call(g, 1, 6, 2, 4, 5, 3, 6, loud=30.0), gradients=False),
-        Case("scores near 1024 and -1024", far, gradients=False),
+        Case("large scores", call(g, 1, 6, 2, 4, 5, 3, 6, loud=900.0), gradients=False),
+        Case("scores near 768 and -768", far, gradients=False),
     ]
 
 

@@ -16,7 +16,8 @@ def cases(seed: int) -> list[Case]:
 
     def qkv(b, h, n, m, d, e, loud=1.0):
         shapes = (b, h, n, d), (b, h, m, d), (b, h, m, e)
-        return tuple(loud * torch.randn(s, generator=g) for s in shapes)
+        query, key, value = (torch.randn(s, generator=g) for s in shapes)
+        return loud * query, key, value
 
     holes = torch.rand(2, 1, 5, 7, generator=g) < 0.6
     holes[:, :, :, 2], holes[:, :, 3, 4] = True, False  # no row is empty, one is not full
@@ -35,7 +36,7 @@ def cases(seed: int) -> list[Case]:
     return [
         Case("3 of 10 rows empty", (*qkv(2, 3, 5, 7, 11, 13), some)),
         Case("no row empty", (*qkv(2, 3, 5, 7, 4, 6), holes)),
-        Case("causal and left-padded, large scores", (*qkv(1, 2, 5, 5, 3, 4, 12.0), left_padded)),
+        Case("causal and left-padded, large scores", (*qkv(1, 2, 5, 5, 3, 4, 144.0), left_padded)),
         Case("a hidden key has the largest scores", (*loudest_hidden, key_0_hidden)),
         Case("an empty sample", (*qkv(2, 2, 3, 5, 4, 6), one_empty)),
         Case("one mask for 2 samples, 5 queries, 3 keys", (*qkv(2, 3, 5, 3, 4, 6), shared)),

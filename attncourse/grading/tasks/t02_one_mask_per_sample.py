@@ -32,7 +32,8 @@ def cases(seed: int) -> list[Case]:
         mask = torch.rand(*mask_axes, n, m, generator=g) < 0.5
         mask[..., m // 2] = True  # no row is empty
         mask[..., 0, 0], mask[..., 0, 1] = True, False  # and masks are no all-or-nothing
-        return Case(label, (*(loud * torch.randn(s, generator=g) for s in shapes), mask))
+        query, key, value = (torch.randn(s, generator=g) for s in shapes)
+        return Case(label, (loud * query, key, value, mask))
 
     return [
         case("3 samples, 3 heads, one mask per sample", 3, 3, 5, 7, 3),
@@ -43,7 +44,7 @@ def cases(seed: int) -> list[Case]:
         case("4 samples, 4 heads, 4 queries, one mask for all", 4, 4, 4, 4),
         case("3 samples, 2 heads, one mask per head", 3, 2, 5, 4, 3, 2),
         case("one query, values 1 wide", 2, 3, 1, 5, 2, e=1),
-        case("large scores", 2, 2, 4, 6, 2, loud=12.0),
+        case("large scores", 2, 2, 4, 6, 2, loud=144.0),
     ]
 
 

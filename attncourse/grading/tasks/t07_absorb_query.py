@@ -25,7 +25,8 @@ def cases(seed: int) -> list[Case]:
 
     def call(b, h, n, d, c, loud=1.0):
         shapes = (b, h, n, d), (h * d, c)
-        return tuple(loud * torch.randn(shape, generator=g) for shape in shapes)
+        query, w_k = (torch.randn(shape, generator=g) for shape in shapes)
+        return loud * query, w_k
 
     return [
         Case("2 samples, 3 heads, 5 queries, head_dim 4, latent 7", call(2, 3, 5, 4, 7)),
