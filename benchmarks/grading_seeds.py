@@ -1,18 +1,20 @@
-"""The judges on fresh seeds, far away: what is right must pass, what is wrong must fail.
+"""The judges on fresh seeds: what is right must pass, what is wrong must fail.
 
-    python benchmarks/grading_seeds.py --seeds 200
+    python benchmarks/grading_seeds.py --seeds 200 --far-seeds 20
 
-Every accepted answer and every mistake of every exercise is judged in a sandbox on inputs that it has
-never seen. The seeds are drawn anew at every run; a verdict that is wrong is printed with its seed.
+Every accepted answer and every mistake of every exercise is judged on inputs that it has never seen:
+in this process, then in the sandbox. The seeds are drawn anew at every run; a verdict that is wrong is printed with its seed.
 """
 
 import argparse
+import copy
 import itertools
 import math
 import multiprocessing
 import secrets
 import time
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from multiprocessing.util import Finalize
@@ -24,7 +26,7 @@ from results import write_table
 from attncourse.grading import load, names
 from attncourse.grading.classroom import Cell
 from attncourse.grading.classroom.session import Session
-from attncourse.grading.exercise import Mistakes
+from attncourse.grading.exercise import Exercise, Mistakes, Verdict
 from attncourse.grading.far.sandbox import Sandbox
 from attncourse.grading.observe import Close
 
@@ -66,27 +68,44 @@ def sandbox() -> Sandbox:
     return box
 
 
-def judged(name: str, seeds: list[int], until: float = math.inf) -> tuple[str, list[int], list]:
-    """Judge all answers of an exercise on these seeds, in one worker as far as its judge allows it.
+@contextmanager
+def at_home(name: str, exercise: Exercise):
+    """Judges an answer in this process, as `check` does in a notebook."""
+    own = {"exercise": load(name)}
+    yield lambda text, seed: exercise.grade(copy.deepcopy(eval(f"exercise.{text}", own)), seed)
+
+
+@contextmanager
+def far_away(name: str, exercise: Exercise):
+    """Judges an answer in the sandbox, in one worker as far as the judge allows it."""
+
+    def judge(text: str, seed: int) -> Verdict:
+        session.start()
+        session.restarts = 0
+        source = f"{exercise.answer} = copy.deepcopy(exercise.{text})"
+        assert session.peer.ask("run", [[source, "cell 2"]]) == []
+        return session.judge(exercise, seed)
+
+    with Session(sandbox(), [Cell(1, FIRST.format(name=name))], SECONDS) as session:
+        yield judge
+
+
+def judged(name: str, seeds: list[int], until: float, far: bool) -> tuple[str, list[int], list]:
+    """Judge all answers of an exercise on these seeds.
 
     Returns: the name, the seeds that were done in time, and the wrong verdicts.
     """
     exercise = replace(load(name), mistakes=Mistakes())  # no time for diagnoses
-    first = Cell(1, FIRST.format(name=name))
     done, wrong = [], []
-    with Session(sandbox(), [first], SECONDS) as session:
+    with (far_away if far else at_home)(name, exercise) as judge:
         for seed in seeds:
             if time.monotonic() > until:
                 break
-            for expression in answers(name):
-                session.start()
-                session.restarts = 0
-                source = f"{exercise.answer} = copy.deepcopy(exercise.{expression})"
-                assert session.peer.ask("run", [[source, "cell 2"]]) == []
-                verdict = session.judge(exercise, seed)
-                if verdict.status != ("passed" if expression.startswith("accepted") else "failed"):
-                    what = f"{verdict.status} {verdict.findings[:1]} {session.problems[:1]}"
-                    wrong.append(Wrong(name, expression, seed, what))
+            for text in answers(name):
+                verdict = judge(text, seed)
+                if verdict.status != ("passed" if text.startswith("accepted") else "failed"):
+                    what = f"{verdict.status} {verdict.findings[:1]}"
+                    wrong.append(Wrong(name, text, seed, what))
             done.append(seed)
     return name, done, wrong
 
@@ -95,11 +114,11 @@ def _judged(work: tuple):
     return judged(*work)
 
 
-def measure(seeds: int, processes: int, minutes: float) -> tuple[Counter, list[Wrong]]:
+def measure(seeds: int, processes: int, minutes: float, far: bool) -> tuple[Counter, list[Wrong]]:
     """How many seeds each exercise was judged on, and the wrong verdicts."""
     drawn, start = [secrets.randbits(31) for _ in range(seeds)], time.monotonic()
     parts = [drawn[k : k + BLOCK] for k in range(0, seeds, BLOCK)]
-    work = [(name, part, start + 60 * minutes) for part in parts for name in names()]
+    work = [(name, part, start + 60 * minutes, far) for part in parts for name in names()]
     done, wrong = Counter(), []
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for number, (name, used, found) in enumerate(pool.imap_unordered(_judged, work), start=1):
@@ -115,7 +134,7 @@ def measure(seeds: int, processes: int, minutes: float) -> tuple[Counter, list[W
     return done, wrong
 
 
-def write(done: Counter, wrong: list[Wrong]) -> None:
+def write(done: Counter, done_far: Counter, wrong: list[Wrong]) -> None:
     """The table: by chapter, how many answers were judged and how many verdicts were wrong."""
     kinds = Counter((one.exercise[:2], one.kind) for one in wrong)
     rows = []
@@ -123,29 +142,40 @@ def write(done: Counter, wrong: list[Wrong]) -> None:
         group = list(group)
         right = sum(len(load(name).accepted) for name in group)
         wrong_ones = sum(len(answers(name)) for name in group) - right
-        verdicts = sum(len(answers(name)) * done[name] for name in group)
+        verdicts = [sum(len(answers(x)) * d[x] for x in group) for d in (done, done_far)]
         found = [kinds[chapter, kind] for kind in ("rejected", "accepted")]
-        rows.append([int(chapter), len(group), right, wrong_ones, verdicts, *found])
+        rows.append([int(chapter), len(group), right, wrong_ones, *verdicts, *found])
     which = sorted({f"{one.exercise} {one.answer}" for one in wrong})
-    least, most = min(done[name] for name in names()), max(done.values())
     write_table(
         "grading_seeds",
-        caption="Right and wrong answers judged in the sandbox on fresh seeds",
-        note=f"{least}{f' to {most}' if most > least else ''} seeds an exercise, drawn anew for this run. "
+        caption="Right and wrong answers judged on fresh seeds",
+        note=f"{_spread(done)} seeds an exercise in this process and {_spread(done_far)} in the sandbox, drawn anew for this run. "
         + (f"Wrong verdicts on {', '.join(which)}." if which else "No verdict was wrong."),
-        columns=["chapter", "exercises", "right answers", "wrong answers", "verdicts", "right ones rejected", "wrong ones accepted"],
+        columns=["chapter", "exercises", "right answers", "wrong answers", "verdicts here", "verdicts in the sandbox", "right ones rejected", "wrong ones accepted"],
         rows=rows,
     )  # fmt: skip
+
+
+def _spread(done: Counter) -> str:
+    least, most = min(done[name] for name in names()), max(done[name] for name in names())
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+def benchmark(seeds: int, far_seeds: int, minutes: float) -> None:
+    """Judge on so many seeds here and in the sandbox, in two processes, and write the table."""
+    done, wrong = measure(seeds, 2, minutes, far=False)
+    done_far, more = measure(far_seeds, 2, minutes, far=True)
+    write(done, done_far, wrong + more)
 
 
 def main() -> None:
     """Judge, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many")
+    parser.add_argument("--far-seeds", type=int, default=20, help="in the sandbox, which is slower")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="of each part, at most")
     options = parser.parse_args()
-    write(*measure(options.seeds, options.processes, options.minutes))
+    benchmark(options.seeds, options.far_seeds, options.minutes)
 
 
 if __name__ == "__main__":
