@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from results import write_table
+
 COUNT, WORKERS = 1000, 2
 COMMAND = sys.executable, "-m", "attncourse.grading.batch"
 
@@ -38,11 +40,26 @@ def thousand(copies: Callable, notebook, count: int = COUNT) -> None:
         with (results / "scores.csv").open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(file))
         points = [row.get("02.causal_mask") for row in rows]
-        print(f"{len(rows)} rows, {sum(float(p or 0) for p in points):g} points, {seconds:.0f} s; "
-              f"{before} were graded when the grader was killed, {graded(results)} results were written in all")  # fmt: skip
+        written = graded(results)
+        row = [
+            count,
+            before,
+            len(rows),
+            sum(float(p or 0) for p in points),
+            written,
+            round(seconds),
+        ]
+        print(row, flush=True)
         assert len(rows) == len({row["student"] for row in rows}) == count
         assert all(float(p) == 1 for p in points)
-        assert graded(results) <= count + 1, "a submission was graded twice"
+        assert written <= count + 1, "a submission was graded twice"
+        write_table(
+            "grading_thousand",
+            caption="A class of a thousand, with `kill -9` of the grader and of a worker on the way",
+            note=f"Copies of one exercise of one point, solved; {WORKERS} workers.",
+            columns=["submissions", "graded when the grader was killed", "rows", "points", "results written", "seconds"],
+            rows=[row],
+        )  # fmt: skip
 
 
 def begin(folder: Path) -> subprocess.Popen:
