@@ -224,5 +224,8 @@ def judge_one_position(module, x, params) -> tuple:
         module.train().out_proj.weight.copy_(torch.eye(EMBED_DIM))
         module.out_proj.bias.zero_()
         value = F.linear(x, params["v_proj.weight"], params["v_proj.bias"])
-        ratios = (module(x.repeat(4, 1, 1))[0] / value).view(-1, EMBED_DIM // NUM_HEADS)
-    return (bool((ratios - ratios[:, :1]).abs().max() < 1e-3),)
+        output = module(x.repeat(4, 1, 1))[0]
+        heads, value = (y.expand_as(output).unflatten(-1, (NUM_HEADS, -1)) for y in (output, value))
+        # the multiple of the value that is nearest; dividing would fail where a value is near 0
+        multiple = (heads * value).sum(-1, keepdim=True) / value.square().sum(-1, keepdim=True)
+    return (bool((heads - multiple * value).abs().max() < 1e-3),)
