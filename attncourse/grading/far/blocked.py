@@ -56,10 +56,10 @@ def blocked(names: tuple[str, ...]) -> Iterator[None]:
     Raises:
         KeyError: a name that nobody has said how to block.
     """
-    kernels = {kernel: name for name in reversed(names) for kernel in KERNELS[name]}
     if not names:
         yield
         return
+    kernels = {kernel: name for name in reversed(names) for kernel in KERNELS[name]}
     functions = {_found(path): path for name in names for path in FUNCTIONS[name]}
     functions.pop(None, None)
     own = {function: function.__code__ for function in functions}
