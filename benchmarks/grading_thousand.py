@@ -55,7 +55,7 @@ def thousand(copies: Callable, notebook, count: int = COUNT) -> None:
         assert written <= count + 1, "a submission was graded twice"
         write_table(
             "grading_thousand",
-            caption="A class of a thousand, with `kill -9` of the grader and of a worker on the way",
+            caption="A class of a thousand; the grader and later a worker are killed on the way",
             note=f"Copies of one exercise of one point, solved; {WORKERS} workers.",
             columns=["submissions", "graded when the grader was killed", "rows", "points", "results written", "seconds"],
             rows=[row],
