@@ -21,6 +21,7 @@ from attncourse.grading.observe import (
     is_stub,
     observe_call,
     observe_number,
+    prepared,
 )
 
 Observations = dict[str, Any]
@@ -53,14 +54,14 @@ class Calls:
             return {"is a function": f"{type(answer).__name__}, which cannot be called"}
         names = list(inspect.signature(self.spec).parameters)
         seen = {}
-        for case in self.cases(seed):
+        for call in prepared(answer, self.cases(seed), self.gradients):
             try:
-                seen |= observe_call(answer, case, names, self.gradients)
+                seen |= observe_call(call, names)
             except NotAttempted:
                 if not seen:
                     raise
                 # Other calls gave results, so this is no stub any more.
-                seen[f"{case.label}, output"] = Raised("NotImplementedError", "")
+                seen[f"{call.case.label}, output"] = Raised("NotImplementedError", "")
         return seen
 
     def expected(self, seed: int) -> Observations:

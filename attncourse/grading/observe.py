@@ -2,7 +2,9 @@
 
 import numbers
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -56,16 +58,46 @@ def is_stub(error: NotImplementedError) -> bool:
     return not error.args
 
 
-def observe_call(answer, case: Case, names: list[str], gradients: bool) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Call:
+    """A case, the copies of its inputs that the answer gets, and what gives the result."""
+
+    case: Case
+    args: list
+    kwargs: dict
+    gradients: bool
+    result: Callable[[], Any]
+
+
+def prepared(answer, cases: list[Case], gradients: bool) -> list[Call]:
+    """The calls of an answer. One that is far away does all of them now, and tells of each later."""
+    wanted = [gradients and case.gradients for case in cases]
+    given = [
+        (
+            [_copy(x, want) for x in case.args],
+            {name: _copy(x, False) for name, x in case.kwargs.items()},
+        )
+        for case, want in zip(cases, wanted, strict=True)
+    ]
+    torch.default_generator.manual_seed(0)
+    if hasattr(answer, "far_each"):
+        results = answer.far_each(given)
+    else:
+        results = [partial(answer, *args, **kwargs) for args, kwargs in given]
+    return [
+        Call(case, *call, want, result)
+        for case, call, want, result in zip(cases, given, wanted, results, strict=True)
+    ]
+
+
+def observe_call(call: Call, names: list[str]) -> dict[str, Any]:
     """Outputs, gradients of the inputs (called by ``names``), and whether these were left alone."""
-    want_gradients = gradients and case.gradients
-    args = [_copy(x, want_gradients) for x in case.args]
-    kwargs = {name: _copy(x, False) for name, x in case.kwargs.items()}
+    case, args, kwargs = call.case, call.args, call.kwargs
     torch.default_generator.manual_seed(0)
     try:
-        output = answer(*args, **kwargs)
+        output = call.result()
         seen = {f"{case.label}, output": _detached(output)}
-        if want_gradients:
+        if call.gradients:
             seen |= _gradients(output, dict(zip(names, args, strict=False)), case.label)
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and is_stub(error):

@@ -1,14 +1,14 @@
 """Calls across processes: gradients flow back, changed arguments are changed, warnings are heard again."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from attncourse.grading.far.measure import made_by
-from attncourse.grading.far.peer import Far, Peer
+from attncourse.grading.far.peer import Far, Peer, opened, reply_of
 from attncourse.grading.far.wire import Lost
 
 
@@ -17,6 +17,15 @@ class StandIn(Far):
 
     def __call__(self, *args, **kwargs):
         return call(self.peer, self.far_id, args, kwargs)
+
+    def far_each(self, calls: list[tuple[list, dict]]) -> list[Callable]:
+        """Many calls in one message. For each a function that gives its result, or raises what it raised."""
+        asked = [order(args, kwargs) for args, kwargs in calls]
+        replies = self.peer.ask("each", self.far_id, asked)
+        return [
+            lambda reply=reply, given=given: taken(self.peer, opened(reply), *given)
+            for reply, given in zip(replies, calls, strict=True)
+        ]
 
     def far_made_by(self, *args):
         """What its call makes on its way, as the other side says."""
@@ -39,14 +48,20 @@ def call(peer: Peer, far_id: int, args: tuple, kwargs: dict, state: Any = None) 
     Arguments that it changes are changed here, and gradients of the result flow back to ``args`` and
     to the parameters of ``state``, which is lent to a layer.
     """
+    return taken(peer, peer.ask("call", far_id, *order(args, kwargs, state)), args, kwargs, state)
+
+
+def order(args: Iterable, kwargs: dict, state: Any = None) -> list:
+    """What the other side must know of a call."""
+    seed = torch.randint(2**62, ())  # whatever is random over there follows what was seeded here
+    return [list(args), kwargs, state, torch.is_grad_enabled(), int(seed)]
+
+
+def taken(peer: Peer, told: list, args: Iterable, kwargs: dict, state: Any = None) -> Any:
+    """The result of a call, of what `Calls.call` told of it."""
+    result, changed, number, modes, said = told
     given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
     stored = list(state["parameters"].values()) if state else []
-    seed = int(
-        torch.randint(2**62, ())
-    )  # whatever is random over there follows what was seeded here
-    result, changed, number, modes, said = peer.ask(
-        "call", far_id, list(args), kwargs, state, torch.is_grad_enabled(), seed
-    )
     for text in said[:3]:
         warnings.warn(text, stacklevel=2)
     with torch.no_grad():
@@ -115,6 +130,10 @@ class Calls:
         inputs = [*fresh.values(), *(p for p in stored if p.requires_grad)]
         self.graphs.append((outputs, inputs))
         return result, changed, len(self.graphs) - 1, modes, said
+
+    def each(self, far_id: int, asked: list[list]) -> list[list]:
+        """What calls gave, one after the other, or what they raised."""
+        return [reply_of(self.call, far_id, *what) for what in asked]
 
     def measure(self, far_id: int, args: list) -> tuple:
         """What a call makes on its way."""

@@ -65,14 +65,10 @@ class Peer:
         """
         self._send(["ask", what, list(args)])
         while True:
-            kind, *rest = self._receive()
-            if kind == "reply":
-                return rest[0]
-            if kind == "raised":
-                raise raised(*rest)
-            if kind != "ask":
-                raise Lost("what it sent is no message")
-            self._serve(*rest)
+            message = self._receive()
+            if message[0] != "ask":
+                return opened(message)
+            self._serve(*message[1:])
 
     def listen(self) -> None:
         """Serve until the other side is gone."""
@@ -85,13 +81,7 @@ class Peer:
         self.requests += 1
         if what not in self.serve or self.requests > MOST_REQUESTS:
             raise Lost("it asked for what it may not have")
-        try:
-            reply = ["reply", self.serve[what](*args)]
-        except Lost:
-            raise
-        except BaseException as error:
-            reply = ["raised", *described(error)]
-        self._send(reply)
+        self._send(reply_of(self.serve[what], *args))
 
     def _packer(self) -> Packer:
         memory = Memory(self.owner) if self.memory is None else self.memory
@@ -105,12 +95,7 @@ class Peer:
         tree, arrived = self.pipe.receive()
         packer = self._packer()
         packer.memory.update(arrived)
-        body = packer.unpack(tree)
-        shape = [type(x) for x in body] if isinstance(body, list) else []
-        reply = len(shape) == 2 and shape[0] is str and body[0] == "reply"
-        if not reply and shape not in MESSAGES:
-            raise Lost("what it sent is no message")
-        return body
+        return checked(packer.unpack(tree))
 
     def export(self, x: Any) -> dict:
         """The description of an object that stays here."""
@@ -144,6 +129,35 @@ class Far:
 
     def __repr__(self) -> str:
         return f"a {type(self).__name__}"
+
+
+def checked(message: Any) -> list:
+    """The message, if it is one; else `Lost`."""
+    shape = [type(x) for x in message] if isinstance(message, list) else []
+    reply = len(shape) == 2 and shape[0] is str and message[0] == "reply"
+    if not reply and shape not in MESSAGES:
+        raise Lost("what it sent is no message")
+    return message
+
+
+def reply_of(function: Callable, *args: Any) -> list:
+    """The message that says what a call gave, or what it raised."""
+    try:
+        return ["reply", function(*args)]
+    except Lost:
+        raise
+    except BaseException as error:
+        return ["raised", *described(error)]
+
+
+def opened(message: Any) -> Any:
+    """What a message of `reply_of` says; raises what was raised."""
+    kind, *rest = checked(message)
+    if kind == "raised":
+        raise raised(*rest)
+    if kind != "reply":
+        raise Lost("what it sent is no message")
+    return rest[0]
 
 
 def described(error: BaseException) -> tuple[str, str, bool]:

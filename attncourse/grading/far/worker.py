@@ -40,6 +40,7 @@ class Worker:
             "module": self.module,
             "get": self.get,
             "call": self.calls.call,
+            "each": self.calls.each,
             "vjp": self.calls.vjp,
             "measure": self.calls.measure,
             "hold": self.calls.hold,
@@ -131,7 +132,7 @@ def rehearse(times: int = 10) -> None:
         for order in (
             ["run", [[CELL, "cell 1"]]],
             ["begin", "", "answer", []],
-            ["call", 0, [torch.ones(2, 3)], {}, None, False, 0],
+            ["each", 0, [[[torch.ones(2, 3)], {}, None, False, 0]]],
         ):
             grader._send(["ask", order[0], order[1:]])
             worker.peer._serve(*worker.peer._receive()[1:])
