@@ -83,7 +83,7 @@ def far_away(name: str, exercise: Exercise):
         session.start()
         session.restarts = 0
         source = f"{exercise.answer} = copy.deepcopy(exercise.{text})"
-        assert session.peer.ask("run", [[source, "cell 2"]]) == []
+        assert session.peer.ask("run", [[source, "cell 2"]])[0] == []
         return session.judge(exercise, seed)
 
     with Session(sandbox(), [Cell(1, FIRST.format(name=name))], SECONDS) as session:

@@ -50,7 +50,7 @@ def test_verdicts_far_away_are_those_at_home(box, name):
         for expression in tried:
             session.start()
             cell = [f"{exercise.answer} = exercise.{expression}", "cell 2"]
-            assert session.peer.ask("run", [cell]) == []
+            assert session.peer.ask("run", [cell])[0] == []
             verdict = session.judge(exercise, 5)
             found[expression] = verdict.status, verdict.diagnosis
     assert session.problems == []

@@ -195,19 +195,32 @@ class HostileBox:
             state = {"parameters": weights, "buffers": [], "training": modes}
             return {"dict": [[k, {"dict": v}] for k, v in state.items()]}
         if asked == "call":
-            number = r.choice([None, None, 0, -1, "x"])
-            changed = [[r.choice([0, 1, 9]), value_of(r)]][: r.random() < 0.2]
-            modes = r.choice([None, {"dict": []}])
-            return {
-                "tuple": [value_of(r), {"dict": changed}, number, modes, r.choice([[], ["no"]])]
-            }
+            return self.told_of_call()
         if asked == "measure":
             return {"tuple": [r.choice([0, 2**62, -1]), r.choice([0, 2**62]), "no"]}
         if asked == "run":
-            return r.choice(
-                [[], [[r.choice([0, -1, 2**70]), r.choice(["KeyError", "\0"]), "no", True]]]
-            )
+            failed = [[r.choice([0, -1, 2**70]), r.choice(["KeyError", "\0"]), "no", True]]
+            return {"tuple": [r.choice([[], failed]), r.choice([[], ["x"], tree(r)])]}
+        if asked == "each":
+            replies = [self.reply_to_call() for _ in range(r.choice([1, 8, 8, 8, 9]))]
+            return r.choice([replies, replies, replies, tree(r)])
         return r.choice([value_of(r), [value_of(r)]])
+
+    def told_of_call(self):
+        r = self.random
+        number = r.choice([None, None, 0, -1, "x"])
+        changed = [[r.choice([0, 1, 9]), value_of(r)]][: r.random() < 0.2]
+        modes = r.choice([None, {"dict": []}])
+        return {"tuple": [value_of(r), {"dict": changed}, number, modes, r.choice([[], ["no"]])]}
+
+    def reply_to_call(self):
+        r = self.random
+        if r.random() < 0.8:
+            return ["reply", self.told_of_call()]
+        kind = r.choice(["ValueError", "NotImplementedError", "SystemExit", "x" * 99, "", 7])
+        return r.choice(
+            [["raised", kind, "no", r.choice([True, False, 0])], ["ask", "call", []], tree(r)]
+        )
 
     def end(self, pipe: Pipe) -> int:
         pipe.sock.close()

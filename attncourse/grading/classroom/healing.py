@@ -178,6 +178,8 @@ def _retyped(pieces: list[Piece], notes: list[str]) -> Iterator[Piece]:
 
 
 def _missed(texts: list[Piece], code: list[Piece]) -> list[Piece]:
+    if not texts:
+        return []
     missing = _missing(code) if any(p.tree for p in texts) else set()
     checked = {name for p in code for name in p.checks}
     ids = grade_ids().keys() - {p.grade_id for p in code}

@@ -40,7 +40,7 @@ class Session:
         self.sandbox, self.cells, self.seconds = sandbox, list(cells), seconds
         self.problems: list[str] = []
         self.fatal: set[int] = set()
-        self.together = True
+        self.together, self.names = True, None
         self.pipe, self.restarts = None, 0
         self.last = time.monotonic() + MOST_LIMITS * seconds
 
@@ -110,7 +110,7 @@ class Session:
 
     def _ask_to_run(self, named: list[list[str]]) -> list:
         try:
-            failed = self.peer.ask("run", named)
+            failed, self.names = self.peer.ask("run", named)
             if all([type(x) for x in entry] == FAILED for entry in failed):
                 return failed
         except (Exception, SystemExit):  # cells raise over there; what comes back is no list
@@ -131,17 +131,14 @@ class Session:
         return f"{what} ended the worker" if str(lost) == "it ended" else f"{what}: {lost}"
 
     def without_answer(self, exercises: list[Exercise]) -> set[str]:
-        """Names of the exercises for which there is no answer: one question instead of many."""
-        try:
+        """Names of the exercises for which there is no answer: nobody need ask for those."""
+        with suppress(TooMuch):
             self.start()
-            self._start_clock()
-            found = self.peer.ask("there", [[e.name, e.answer] for e in exercises])
-            return {e.name for e, there in zip(exercises, found, strict=True) if there is False}
-        except Lost:
-            self.end()
-        except (Exception, SystemExit):  # nothing is known, so each will be asked for
-            pass
-        return set()
+        if not isinstance(self.names, list):  # nothing is known, so each will be asked for
+            return set()
+        return {
+            e.name for e in exercises if e.name not in self.names and e.answer not in self.names
+        }
 
     def judge(self, exercise: Exercise, seed: int) -> Verdict:
         """The verdict on one answer."""

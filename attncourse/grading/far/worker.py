@@ -35,7 +35,6 @@ class Worker:
         self.calls = Calls(lambda: self.peer.objects)
         serve = {
             "run": self.run,
-            "there": self.there,
             "begin": self.begin,
             "module": self.module,
             "get": self.get,
@@ -51,8 +50,11 @@ class Worker:
         self.main = types.ModuleType("__main__")
         sys.modules["__main__"] = self.main
 
-    def run(self, cells: list[list[str]]) -> list[list]:
-        """Run cells, of which the source and the title are given; which of them raised what."""
+    def run(self, cells: list[list[str]]) -> tuple[list[list], list[str]]:
+        """Run cells, of which the source and the title are given.
+
+        Returns: which of them raised what, and the names of all variables and all checked exercises.
+        """
         failed = []
         for number, (source, title) in enumerate(cells):
             file = f"<{title}>"
@@ -63,11 +65,7 @@ class Worker:
                 raise
             except BaseException as error:
                 failed.append([number, *described(error)])
-        return failed
-
-    def there(self, wanted: list[list[str]]) -> list[bool]:
-        """Whether there is an answer, for each name of an exercise and of its answer."""
-        return [name in self.answers or hasattr(self.main, variable) for name, variable in wanted]
+        return failed, [*vars(self.main), *self.answers]
 
     def begin(self, name: str, variable: str, forbidden: list[str]) -> tuple[bool, bool, Any]:
         """Get ready for an exercise: is there an answer, does it keep tensors, and the answer."""
@@ -76,8 +74,8 @@ class Worker:
         self.exercise.enter_context(blocked(tuple(forbidden)))
         # The source of what is forbidden was read from the name of the answer on; so this is judged.
         checked = name in self.answers and not forbidden
-        found = checked or hasattr(self.main, variable)
-        answer = self.answers[name] if checked else getattr(self.main, variable, None)
+        found = checked or variable in vars(self.main)
+        answer = self.answers[name] if checked else vars(self.main).get(variable)
         # An object that keeps tensors is judged by what happens to them later.
         keeps = isinstance(answer, type) and not issubclass(answer, nn.Module)
         self.peer.begin()
