@@ -190,7 +190,7 @@ class Packer:
                 text if self.memory.owner == "g" else text[:MOST_TEXT]
             )  # cells are long, answers not
         if isinstance(x, int) and not isinstance(x, bool):
-            return int(x) if abs(x) < 2**4096 else {"opaque": ["int", "a very large number"]}
+            return int(x) if x.bit_length() <= 4096 else {"opaque": ["int", "a very large number"]}
         if isinstance(x, Tensor):
             return self._tensor(x)
         if isinstance(x, torch.dtype):
