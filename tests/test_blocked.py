@@ -49,6 +49,34 @@ def test_blocking_leaves_no_trace(name):
     assert torch.nn.MultiheadAttention(4, 1)(q[0], q[0], q[0])[0].shape == (2, 3, 4)
 
 
+def nested(x):
+    return torch.nested.as_nested_tensor(list(x))
+
+
+TWICE = torch.jit.CompilationUnit("def f(x):\n    return 2 * x\n")
+Q = torch.randn(2, 1, 3, 4)
+# What reaches the same kernel in another way, and what Python does not run at all.
+ROADS = {
+    "a call": lambda: F.scaled_dot_product_attention(Q, Q, Q),
+    "an operator": lambda: torch.ops.aten.scaled_dot_product_attention(Q, Q, Q),
+    "its steps": lambda: torch.ops.aten.scaled_dot_product_attention.default.decompose(Q, Q, Q),
+    "a part": lambda: torch.ops.aten._scaled_dot_product_attention_math(Q, Q, Q),
+    "vmap": lambda: torch.vmap(F.scaled_dot_product_attention)(Q, Q, Q),
+    "grad": lambda: torch.func.grad(lambda x: F.scaled_dot_product_attention(x, x, x).sum())(Q),
+    "nested tensors": lambda: F.scaled_dot_product_attention(nested(Q), nested(Q), nested(Q)),
+    "no numbers": lambda: F.scaled_dot_product_attention(*[Q.to("meta")] * 3),
+    "a script": lambda: TWICE.f(Q),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("road", ROADS)
+def test_every_road_is_blocked_and_open_again(road):
+    with blocked((SDPA,)), pytest.raises(RuntimeError, match="this exercise does not allow torch"):
+        ROADS[road]()
+    ROADS[road]()
+
+
 def test_blocking_one_leaves_the_other():
     q = torch.randn(1, 2, 3, 4)
     with blocked((MHA,)):

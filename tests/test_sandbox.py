@@ -63,6 +63,8 @@ def tell(root, teacher, port, abstract):
         "writes": {p: tries(Path(p, "x").write_text, "x") for p in ("/usr", "/", "/etc", root, sys.prefix, os.path.dirname(os.__file__))},
         "killed": tries(os.kill, os.getppid(), 9),
         "traced": tries(open, f"/proc/{os.getppid()}/mem", "rb"),
+        "privileges": "NoNewPrivs:\\t1" in Path("/proc/self/status").read_text(),
+        "ended first": Path("/proc/self/oom_score_adj").read_text(),
         "open": sorted(int(x) for x in os.listdir("/proc/self/fd")),
     }
 """
@@ -81,6 +83,8 @@ def test_what_a_submission_can_see(box, tmp_path):
     allowed = {*ENVIRONMENT, "PWD", "SHLVL", "_", "LC_CTYPE", "TORCHINDUCTOR_CACHE_DIR"}
     assert set(seen["environment"]) <= allowed
     assert set(seen["open"]) <= {0, 1, 2, 3, 4}
+    assert seen["privileges"], "a setuid program could give it some"
+    assert seen["ended first"] == "1000\n", "where memory is short, not the grader"
     if IS_ROOT:
         assert 0 not in seen["ids"][:3]
         assert seen["ids"][3] == 0

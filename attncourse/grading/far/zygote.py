@@ -67,9 +67,7 @@ class Zygote:
     def become_worker(self, descriptor: int, limits: dict[str, int], most_bytes: int) -> None:
         """Give up everything, then work."""
         os.dup2(descriptor, 3)
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
+        os.dup2(1, 2)  # the zygote's output already goes nowhere
         os.closerange(4, 256)
         os.setsid()
         prctl(PR_SET_DUMPABLE, 1)
