@@ -256,21 +256,55 @@ def test_a_worker_that_lies_about_its_memory_gains_nothing(judged, name):
     assert judged(start, RIGHT[name], name=name, seconds=60)[0].status == "passed"
 
 
+# A part of the largest library becomes memory that can be written to, and is; no address is new.
+SCRATCH = """
+import ctypes
+from pathlib import Path
+
+def tell(x):
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    start = [int(line.split("-")[0], 16) for line in lines if " r-xp " in line and "torch_cpu" in line][0]
+    for size in {}:
+        if ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size << 20), 7):
+            raise MemoryError("mprotect")
+        for page in range(start, start + (size << 20), 4096):
+            byte = ctypes.c_ubyte.from_address(page)
+            byte.value = byte.value
+        start += size << 20
+    return x[:2].sum()
+"""
+
+
+def test_no_library_becomes_memory(box):
+    ends = {(10,): "passed", (40, 40): "failed"}  # MiB, of 60
+    if box.cgroup.state == "in force":
+        ends[200,] = "did not finish"
+    for sizes, status in ends.items():
+        with Session(box, [Cell(1, SCRATCH.format(sizes))], 30) as session:
+            assert session.judge(exercise(Within()), 0).status == status, sizes
+    plenty = "import torch\ndef tell(): return torch.ones(2**27, dtype=torch.uint8).shape[0]"
+    assert inside(box, plenty) == 2**27, "the limit was of one worker"
+
+
+class Within:
+    """Judges whether a call returns within 60 MiB."""
+
+    def observe(self, answer, seed):
+        try:
+            self.told = answer.far_within(60 * MEBIBYTE, torch.ones(2**20))
+        except Exception as error:
+            self.told = error
+        return {"seen": not isinstance(self.told, Exception)}
+
+    expected = staticmethod(lambda seed: {"seen": True})
+
+
 def test_hoarding_before_the_call_does_not_help(box):
-    class Within:
-        def observe(self, answer, seed):
-            try:
-                self.told = answer.far_within(60 * MEBIBYTE, torch.ones(2**20))
-            except Exception as error:
-                self.told = error
-            return {"seen": True}
-
-        expected = staticmethod(lambda seed: {"seen": True})
-
     copies = "import torch\nkept = []\ndef tell(x):\n    kept.clear()\n    y = torch.ones(2**25)\n    return y[:2].sum()"
     sources = {
         "import torch\ndef tell(x): return x[:2].sum()": float,
         copies: Exception,  # 128 MiB
+        "import mmap\ndef tell(x):\n    shared = mmap.mmap(-1, 2**27)\n    return x[:2].sum()": Exception,
         copies.replace("kept = []", "kept = [torch.ones(2**25)]"): MemoryError,
         copies.replace("kept = []", "import mmap\nkept = mmap.mmap(-1, 2**28)").replace("kept.clear()", "kept.close()"): MemoryError,
     }  # fmt: skip

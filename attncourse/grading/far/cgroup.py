@@ -7,6 +7,8 @@ from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
 PATIENCE = 5  # seconds
+MEMORY = "memory.max", "memory.current"  # and what version 1 calls them:
+MEMORY_1 = "memory.limit_in_bytes", "memory.usage_in_bytes"
 
 
 class Cgroup:
@@ -21,12 +23,11 @@ class Cgroup:
 
     def __init__(self, memory: int, processes: int):
         self.folders: list[Path] = []
+        self.memory = memory
         name = f"attncourse-{os.getpid()}-{id(self)}"
         unified = (ROOT / "cgroup.controllers").exists()
-        settings = [
-            ("memory", "memory.max" if unified else "memory.limit_in_bytes", memory),
-            ("pids", "pids.max", processes),
-        ]
+        self.limit, self.used = MEMORY if unified else MEMORY_1
+        settings = [("memory", self.limit, memory), ("pids", "pids.max", processes)]
         try:
             for controller, file, most in settings:
                 folder = own_folder("" if unified else controller) / name
@@ -39,6 +40,12 @@ class Cgroup:
         except OSError as error:
             self.close()
             self.state = f"it cannot be made here: {error.strerror}"
+
+    def allow(self, more: int | None) -> None:
+        """From now on so many bytes more than are used now; None for as many as at first."""
+        for folder in self.folders[:1]:
+            most = self.memory if more is None else int((folder / self.used).read_text()) + more
+            (folder / self.limit).write_text(str(min(most, self.memory)))
 
     def enter(self, command: list[str]) -> list[str]:
         """The command that runs in this cgroup."""

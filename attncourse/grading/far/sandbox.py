@@ -30,6 +30,7 @@ FAR_FILES = (
 READY_SECONDS = 120
 IN_FORCE = "in force"
 MIB = 2**20
+OVERHEAD = 32 * MIB  # of a limited call: pages that are copied on a write, and tables of pages
 START = "import sys; sys.path.insert(0, {course!r}); from attncourse.grading.far import zygote; zygote.main({control}, {uid}, {scratch})"
 ENVIRONMENT = {
     "HOME": "/tmp",
@@ -153,10 +154,14 @@ class Sandbox:
             self._restart()
             return 0
         finally:
+            self.cgroup.allow(None)
             pipe.sock.close()  # only now: before, the worker would wake up and take its leave
 
     def limit(self, more: int) -> int:
         """Give the worker only ``more`` bytes of memory from now on.
+
+        The kernel bounds what can be addressed, so that too much is an error that a call can raise. The
+        cgroup bounds what is used: a library that is made writable is no new address.
 
         Returns: the bytes that it has taken since its start and can write to.
 
@@ -166,6 +171,7 @@ class Sandbox:
         grown = self._order({"do": "limit", "more": more})["grown"]
         if grown is None:
             raise Lost("its memory could not be limited")
+        self.cgroup.allow(more + OVERHEAD)
         return grown
 
     def _order(self, order: dict, descriptor: socket.socket | None = None) -> dict:

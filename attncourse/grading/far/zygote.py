@@ -90,7 +90,9 @@ class Zygote:
         """From now on the worker gets only so many bytes more; how many it can write to already.
 
         Two limits: one for all address space, one for what can be written. Without the second one a
-        library that is mapped for reading could be made scratch memory.
+        part of a library that is mapped for reading could be made scratch memory. (A part that is larger
+        than all that may be added still can: the kernel asks for the first limit, and then takes the second
+        for broken before. The cgroup counts that.)
         """
         read, write = os.pipe()
         helper = os.fork()
