@@ -13,11 +13,12 @@ from faraway import walls_stand
 from yard import descendants, ended
 
 from attncourse.grading.far.sandbox import sweep
+from attncourse.grading.far.zygote import empty
 
 ROOT = Path(__file__).parents[1]
 IS_ROOT = os.geteuid() == 0
 
-HOLD = """
+HOLD = '''
 import json, os, sys, threading, time
 from attncourse.grading.classroom import Cell
 from attncourse.grading.classroom.session import Session
@@ -29,7 +30,18 @@ from faraway import Told, exercise
 box = Sandbox(bubblewrap=sys.argv[1] == "walls")
 said = {"folder": str(box.folder), "walls": box.protections[0][1], "state": box.protections[3][1], "cgroups": [str(x) for x in box.cgroup.folders]}
 said["uid"] = os.getuid()
-source = "import os, time\\nos.fork() or time.sleep(1000)\\ndef tell(): return 7"
+source = """
+import os, time
+from pathlib import Path
+
+os.fork() or time.sleep(1000)
+
+def tell():
+    try:
+        return bool(os.listdir(f"/proc/{os.getppid()}/fd"))  # those of the zygote
+    except PermissionError:
+        return 7
+"""
 with Session(box, [Cell(1, source)], 60) as session:
     judge = Told(())
     session.judge(exercise(judge), 0)
@@ -39,7 +51,7 @@ with Session(box, [Cell(1, source)], 60) as session:
         time.sleep(1000)
 box.close()
 print(json.dumps(said), flush=True)
-"""
+'''
 
 
 def hold(walls: str, how: str, *prefix: str) -> subprocess.Popen:
@@ -108,3 +120,19 @@ def test_only_what_dead_graders_left_is_swept_away(tmp_path, monkeypatch):
         (tmp_path / name / "inside").mkdir(parents=True)
     sweep()
     assert {path.name for path in tmp_path.iterdir()} == alive
+
+
+def test_folders_are_emptied_around_what_is_mounted_there(tmp_path):
+    """Python itself may live below /tmp."""
+    outside = tmp_path / "outside"
+    scratch = tmp_path / "scratch"
+    for folder in ("python/lib/torch", "python/cache", "deep/er"):
+        (scratch / folder).mkdir(parents=True)
+        (scratch / folder / "file").write_text("x")
+    outside.mkdir()
+    (outside / "file").write_text("x")
+    (scratch / "link").symlink_to(outside)
+    empty(str(scratch), {"/", str(scratch), str(scratch / "python/lib")})
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
+    kept = {"python", "python/lib", "python/lib/torch", "python/lib/torch/file"}
+    assert left == {"outside", "outside/file", "scratch"} | {f"scratch/{x}" for x in kept}
