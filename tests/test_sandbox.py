@@ -246,6 +246,18 @@ def tell():
     assert after - before < 10**5
 
 
+def test_a_worker_ends_with_the_zygote(box):
+    pipe = box.open()
+    lines = {p: Path(f"/proc/{p}/cmdline").read_bytes() for p in descendants(box.process.pid)}
+    zygote, *workers = sorted(pid for pid, line in lines.items() if b"import zygote" in line)
+    assert workers
+    with pipe.sock as sock:
+        os.kill(zygote, signal.SIGKILL)
+        sock.settimeout(10)
+        assert sock.recv(1) == b"", "nobody is there any more"
+    assert ended(set(workers))
+
+
 def test_the_next_submission_finds_a_sandbox_even_if_the_zygote_is_gone(box):
     for pid in descendants(box.process.pid):
         if b"zygote" in Path(f"/proc/{pid}/cmdline").read_bytes():
