@@ -171,6 +171,7 @@ def test_each_spelling_is_an_answer_where_nothing_is_forbidden():
         ("for n in ['T', a]: getattr(q, n)", "uses getattr; write the attribute out, as in x."),
         ("for n in ['T']: n = a; getattr(q, n)", "uses getattr; write the attribute out, as in "),
         ("print(__builtins__)", "uses __builtins__; an answer does not need it"),
+        ("q = torch.Tensor" + ".__class__" * 12, "uses a path of 14 names; in this exercise an"),
         ("torch._C", "uses torch._C; in this exercise an answer must do without it"),
         (
             "def f():\n    import torch as t\n    t._C.x",

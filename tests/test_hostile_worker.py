@@ -199,8 +199,8 @@ class HostileBox:
         if asked == "measure":
             return {"tuple": [r.choice([0, 2**62, -1]), r.choice([0, 2**62]), "no"]}
         if asked == "run":
-            failed = [[r.choice([0, -1, 2**70]), r.choice(["KeyError", "\0"]), "no", True]]
-            return {"tuple": [r.choice([[], failed]), r.choice([[], ["x"], tree(r)])]}
+            failed = [[r.choice([0, -1, 2**70, 0.5]), r.choice(["KeyError", "\0", 7]), "no", True]]
+            return {"tuple": [r.choice([[], [], failed, [7], 7]), r.choice([[], ["x"], tree(r)])]}
         if asked == "each":
             replies = [self.reply_to_call() for _ in range(r.choice([1, 8, 8, 8, 9]))]
             return r.choice([replies, replies, replies, tree(r)])

@@ -282,6 +282,10 @@ def test_no_library_becomes_memory(box):
     for sizes, status in ends.items():
         with Session(box, [Cell(1, SCRATCH.format(sizes))], 30) as session:
             assert session.judge(exercise(Within()), 0).status == status, sizes
+    source = "def tell(x): return x[:2].sum()"
+    with Session(box, [Cell(1, source)], 30) as session:
+        told = {session.judge(exercise(Within()), 0).status for _ in range(2 + MOST_RESTARTS)}
+    assert told == {"passed"}, "each got a worker of its own, and no restart was counted"
     plenty = "import torch\ndef tell(): return torch.ones(2**27, dtype=torch.uint8).shape[0]"
     assert inside(box, plenty) == 2**27, "the limit was of one worker"
 
