@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes, Number
+from attncourse.grading.far.slate import clean_slate
 from attncourse.grading.observe import Case
 
 
@@ -130,13 +131,25 @@ def test_a_check_leaves_the_notebook_as_it_was():
         torch.manual_seed(7)
         return 2 * x
 
-    torch.manual_seed(0)
+    torch.manual_seed(5)
     expected = torch.rand(1)
-    torch.manual_seed(0)
+    torch.manual_seed(5)
     tiny(Calls(lambda x: 2 * x, lambda seed: [Case("twice", (torch.ones(3),))])).grade(careless)
     assert torch.rand(1) == expected
     assert torch.is_grad_enabled()
     assert torch.get_default_dtype() == torch.float32
+
+
+def test_a_device_is_put_aside_and_back():
+    torch.set_default_device("meta")
+    try:
+        with clean_slate():
+            assert torch.ones(1).device.type == "cpu"
+            assert not torch.overrides._get_current_function_mode_stack(), "nothing slows it"
+            torch.set_default_device("cpu")
+        assert torch.ones(1).device.type == "meta"
+    finally:
+        torch.set_default_device(None)
 
 
 def test_answers_that_defend_themselves_only_fail():

@@ -107,6 +107,51 @@ def test_what_check_got_is_judged_and_without_check_the_name(judged):
     assert judged(MASK)[0].status == "passed"
 
 
+def test_where_something_is_forbidden_the_name_is_judged(box):
+    """Its source was read, from the name on; what check got may be anything."""
+    source = (
+        "from attncourse.grading import check\ndef tell(): return 7\ncheck('99.tiny', lambda: 8)"
+    )
+    told = {}
+    for forbids in ((), ("torch.nn.MultiheadAttention",)):
+        judge = Told(())
+        with Session(box, [Cell(1, source)], 20) as session:
+            session.judge(exercise(judge, forbids=forbids), 0)
+        told[forbids] = judge.told
+    assert list(told.values()) == [8, 7]
+
+
+def test_what_a_notebook_or_an_answer_has_set_does_not_count(box):
+    spoil = "torch.set_default_dtype(torch.float64); torch.set_grad_enabled(False); torch.set_default_device('meta')"
+    source = f"import torch\n{spoil}\ndef tell():\n    x = torch.ones(1)\n    seen = str(x.dtype), str(x.device), torch.is_grad_enabled()\n    {spoil}\n    return seen"
+    judge = Told(())
+    with Session(box, [Cell(1, source)], 20) as session:
+        for _ in range(2):
+            session.judge(exercise(judge), 0)
+            assert judge.told == ("torch.float32", "cpu", True)
+
+
+def test_what_one_exercise_forbids_another_allows(box):
+    source = "import torch\ndef tell(x): return torch.nn.functional.scaled_dot_product_attention(x, x, x)"
+    found, sdpa = [], ("torch.nn.functional.scaled_dot_product_attention",)
+    with Session(box, [Cell(1, source)], 20) as session:
+        for forbids in ((), sdpa, (), sdpa):
+            verdict = session.judge(exercise(Told((torch.ones(1, 1, 2, 2),)), "tell", forbids), 0)
+            found.append(verdict.status == "passed")
+    assert found == [True, False, True, False]
+
+
+def test_all_of_a_submission_has_a_limit_too(box, monkeypatch):
+    monkeypatch.setattr("attncourse.grading.classroom.session.MOST_LIMITS", 1.5)
+    hang = [Cell(k, "while True: pass") for k in range(9)]
+    start = time.monotonic()
+    with Session(box, [*hang, Cell(9, MASK)], 3) as session:
+        verdict = session.judge(load("02.causal_mask"), 1)
+    assert (verdict.status, verdict.points) == ("did not finish", 0)
+    assert "took too long" in verdict.findings[0]
+    assert 4 < time.monotonic() - start < 5.8, "the second one is ended after half of its time"
+
+
 # Calls
 
 

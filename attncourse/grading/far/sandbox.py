@@ -6,13 +6,13 @@ import shutil
 import socket
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from attncourse.grading.far.cgroup import Cgroup
+from attncourse.grading.far.walls import walls
 from attncourse.grading.far.wire import Lost, Pipe
 
 HERE = Path(__file__).parent
@@ -23,6 +23,7 @@ FAR_FILES = (
     "measure.py",
     "peer.py",
     "slate.py",
+    "syscalls.py",
     "wire.py",
     "worker.py",
     "zygote.py",
@@ -72,6 +73,7 @@ class Limits:
             "NPROC": self.processes,
             "FSIZE": self.files,
             "NOFILE": 128,
+            "MSGQUEUE": 0,  # it would outlive the submission
             "CORE": 0,
         }
 
@@ -110,6 +112,10 @@ class Sandbox:
                 IN_FORCE if self.is_root else "needs the grader to run as root",
             ),
             ("a cgroup: memory and processes of a submission counted together", self.cgroup.state),
+            (
+                "a filter of system calls: no keys, no sockets of other kinds",
+                IN_FORCE if self.filtered else "not on this processor, or not with this kernel",
+            ),
         )
 
     @property
@@ -246,6 +252,7 @@ class Sandbox:
             self.process.wait()
             lines = said.read_text(errors="replace").strip().splitlines()
             raise Lost(lines[-1] if lines else "no reason was given")
+        self.filtered = json.loads(ready)["filter"]
 
 
 def sweep() -> None:
@@ -267,40 +274,3 @@ def build_course(folder: Path) -> Path:
     shutil.copy(HERE / "stub.py", far.parent / "__init__.py")
     (far.parent.parent / "__init__.py").write_text('"""Not here: answers are your own."""\n')
     return folder
-
-
-def walls(course: Path, files: int, is_root: bool) -> list[str]:
-    """The command line of bubblewrap: Python to read, a small /tmp to write, and nothing else."""
-    command = [
-        shutil.which("bwrap"),
-        "--unshare-ipc",
-        "--unshare-pid",
-        "--unshare-net",
-        "--unshare-uts",
-    ]
-    command += ["--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "course"]
-    if not is_root:
-        command += ["--unshare-user"]
-    command += ["--perms", "1777", "--size", str(files), "--tmpfs", "/tmp"]
-    for folder in readable():
-        for parent in reversed(folder.parents[:-1]):
-            command += ["--perms", "0755", "--dir", str(parent)]
-        if folder.is_symlink():
-            command += ["--symlink", os.readlink(folder), str(folder)]
-        else:
-            command += ["--ro-bind", str(folder), str(folder)]
-    site = Path(sysconfig.get_path("purelib"))
-    if (site / "attncourse").is_dir():
-        command += ["--tmpfs", str(site / "attncourse"), "--remount-ro", str(site / "attncourse")]
-    command += ["--proc", "/proc", "--dev", "/dev"]
-    command += ["--perms", "1777", "--size", str(files), "--tmpfs", "/dev/shm"]
-    return [*command, "--ro-bind", str(course), "/course", "--chdir", "/tmp", "--"]
-
-
-def readable() -> list[Path]:
-    """What Python and its libraries are made of; parents before children."""
-    system = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"]
-    python = [sys.base_prefix, sys.prefix]
-    found = {Path(x) for x in [*system, *python] if os.path.lexists(x)}
-    inside = {x for x in found if any(p in found and not p.is_symlink() for p in x.parents)}
-    return sorted(found - inside)

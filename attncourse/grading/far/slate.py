@@ -1,6 +1,6 @@
 """What a notebook or an answer has set for all of torch does not count while an answer is judged."""
 
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import torch
 
@@ -8,13 +8,20 @@ import torch
 @contextmanager
 def clean_slate():
     """float32, gradients, the CPU, whatever a notebook or an answer has set; nothing stays behind."""
-    dtype, random = torch.get_default_dtype(), torch.get_rng_state()
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    random = torch.get_rng_state()
     torch.set_default_dtype(torch.float32)
-    is_cpu = torch.get_default_device().type == "cpu"  # to say it again would slow every operation
+    _use(torch.device("cpu"))
     try:
-        device = nullcontext() if is_cpu else torch.device("cpu")
-        with torch.inference_mode(False), torch.enable_grad(), device:
+        with torch.inference_mode(False), torch.enable_grad():
             yield
     finally:
         torch.set_default_dtype(dtype)
+        _use(device)
         torch.set_rng_state(random)
+
+
+def _use(device: torch.device) -> None:
+    """Make it the default; the CPU is that by itself, and to set it would slow every operation."""
+    if torch.get_default_device() != device:
+        torch.set_default_device(None if device.type == "cpu" else device)

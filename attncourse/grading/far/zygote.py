@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from attncourse.grading.far.syscalls import deny
+
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MADV_COLLAPSE, HUGE = 25, 2**21
@@ -78,6 +80,7 @@ class Zygote:
         for name, most in limits.items():
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
         self.become_user()
+        deny()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of the user would take it back
         prctl(PR_SET_DUMPABLE, 1)  # the zygote is closed to its workers; they are not to themselves
         from attncourse import grading
@@ -125,7 +128,7 @@ class Zygote:
             os.setresuid(self.uid, self.uid, self.uid)
 
     def do_end(self) -> dict:
-        """Kill the worker and everything that it has started; empty its folders."""
+        """Kill the worker and everything that it has started; remove all that outlives them."""
         if os.getpid() == 1:
             kill(-1)
         kill(self.worker)
@@ -140,6 +143,7 @@ class Zygote:
             reaped[pid] = status
         for folder in self.scratch:
             empty(folder, self.mounts)
+        remove_shared(self.uid)
         worker, self.worker = self.worker, 0
         return {"status": os.waitstatus_to_exitcode(reaped.get(worker, 0))}
 
@@ -196,6 +200,19 @@ def empty(folder: str, mounts: set[str]) -> None:
                 shutil.rmtree(entry.path)
 
 
+def remove_shared(uid: int) -> None:
+    """Remove what System V keeps of a user, or of all in a namespace of our own: a submission could
+    leave it to the next one, or fill the memory of the cgroup with it."""
+    for kind, arguments in ("shm", (0, None)), ("msg", (0, None)), ("sem", (0, 0)):
+        path = Path(f"/proc/sysvipc/{kind}")
+        head, *lines = path.read_text().splitlines() if path.exists() else [""]
+        owner = head.split().index("uid")
+        for line in lines:
+            fields = line.split()
+            if os.getpid() == 1 or (uid and int(fields[owner]) == uid):
+                getattr(LIBC, f"{kind}ctl")(int(fields[1]), *arguments)  # 0 removes it
+
+
 def mount_points() -> set[str]:
     """Where something is mounted, as this process sees it."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
@@ -238,6 +255,15 @@ def to_huge_pages() -> None:
                 madvise(start, end - start, MADV_COLLAPSE)
 
 
+def can_deny() -> bool:
+    """Whether system calls can be denied here: a child has tried."""
+    child = os.fork()
+    if not child:
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        os._exit(not deny())
+    return os.waitpid(child, 0)[1] == 0
+
+
 def main(control: int, first_uid: int, scratch: list[str]) -> None:
     """Get ready, then obey."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -245,7 +271,7 @@ def main(control: int, first_uid: int, scratch: list[str]) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     warm_up()
     channel = socket.socket(fileno=control)
-    channel.send(b'{"ready": true}')
+    channel.send(json.dumps({"filter": can_deny()}).encode())
     Zygote(channel, first_uid, scratch).obey()
 
 
