@@ -17,6 +17,7 @@ from yard import peak_memory
 from attncourse.grading import load
 from attncourse.grading.classroom import Cell
 from attncourse.grading.classroom.session import Session
+from attncourse.grading.far.peer import Peer
 from attncourse.grading.far.wire import MOST_NUMBERS, Lost, Memory, Packer, Pipe
 
 MEBIBYTE = 2**20
@@ -149,6 +150,31 @@ def test_what_is_refused(name):
     with pytest.raises(Lost):
         received(*REFUSED[name])
     assert time.monotonic() - start < 5
+
+
+def test_a_small_message_with_a_large_header_is_refused():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sender = threading.Thread(target=Pipe(ours, 0).send, args=(["x" * 100] * 50_000, {}))
+        sender.start()
+        with pytest.raises(Lost, match="nested too deeply or too long"):
+            Pipe(theirs, 2**28).receive()
+        sender.join()
+
+
+@pytest.mark.parametrize("asks", [["call"] * 4, ["limit"], ["__class__"]])
+def test_a_worker_may_ask_for_little(asks, monkeypatch):
+    monkeypatch.setattr("attncourse.grading.far.peer.MOST_REQUESTS", 3)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for name in asks:
+            raw = body(["ask", name, []])
+            theirs.sendall(struct.pack("<Q", len(raw)) + raw)
+        served = []
+        peer = Peer(Pipe(ours, MEBIBYTE), "g", {"call": lambda: served.append(1)}, None)
+        with pytest.raises(Lost, match="it may not have"):
+            peer.listen()
+    assert len(served) == len(asks) - 1
 
 
 def test_a_tensor_without_end_is_told_and_not_made():

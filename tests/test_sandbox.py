@@ -4,6 +4,7 @@ import ctypes
 import errno
 import os
 import platform
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from yard import descendants, ended
 
 from attncourse.grading.far.sandbox import ENVIRONMENT, Limits, Sandbox
 from attncourse.grading.far.syscalls import MACHINES
+from attncourse.grading.far.walls import readable, walls
 
 ROOT = Path(__file__).parents[1]
 IS_ROOT = os.geteuid() == 0
@@ -104,6 +106,24 @@ def test_what_a_submission_can_see(box, tmp_path):
         assert "done" not in seen["writes"].values()
         assert seen["host"] == "course"
         assert set(seen["course"]) <= {".venv"}
+
+
+def test_a_course_that_was_installed_is_hidden_too(tmp_path, monkeypatch):
+    """Where pip has put the package, its folder is covered by an empty one."""
+    if not shutil.which("bwrap"):
+        walls_stand("not installed")
+    (tmp_path / "attncourse").mkdir()
+    (tmp_path / "attncourse" / "spec.py").write_text("")
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr("attncourse.grading.far.walls.readable", lambda: [*system, tmp_path])
+    system = readable()
+    listing = [
+        sys.executable,
+        "-c",
+        f"import os; print(os.listdir({str(tmp_path / 'attncourse')!r}))",
+    ]
+    command = [*walls(tmp_path, MEBIBYTE, IS_ROOT), *listing]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "[]\n"
 
 
 def test_what_protects_is_said(box):
