@@ -170,8 +170,9 @@ def test_a_worker_may_ask_for_little(asks, monkeypatch):
         for name in asks:
             raw = body(["ask", name, []])
             theirs.sendall(struct.pack("<Q", len(raw)) + raw)
-        served = []
-        peer = Peer(Pipe(ours, MEBIBYTE), "g", {"call": lambda: served.append(1)}, None)
+        served, pipe = [], Pipe(ours, MEBIBYTE)
+        pipe.deadline = time.monotonic() + 5
+        peer = Peer(pipe, "g", {"call": lambda: served.append(1)}, None)
         with pytest.raises(Lost, match="it may not have"):
             peer.listen()
     assert len(served) == len(asks) - 1
