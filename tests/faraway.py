@@ -1,14 +1,17 @@
 """What the tests of the sandbox share: cells that run far away, and what they tell."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from attncourse.grading import load
 from attncourse.grading.classroom import Cell
 from attncourse.grading.classroom.session import Session
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
-from attncourse.grading.far.sandbox import Sandbox
+from attncourse.grading.far.sandbox import Limits, Sandbox
 
 MEBIBYTE = 2**20
 
@@ -45,3 +48,26 @@ def walls_stand(state: str) -> None:
     """Skip the test where bubblewrap is not in force; on CI that is a failure."""
     if state != "in force":
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"bubblewrap: {state}")
+
+
+def judged(box: Sandbox, *cells: str, name: Any = "02.causal_mask", seconds: float = 30) -> tuple:
+    """The verdict on a notebook of these cells, and what went wrong in them."""
+    cells = [Cell(2 * k, source) for k, source in enumerate(cells, start=1)]
+    with Session(box, cells, seconds) as session:
+        verdict = session.judge(load(name) if isinstance(name, str) else name, 7)
+    return verdict, session.problems
+
+
+# A worker needs some 900 MiB of addresses for torch alone, and few of them hold anything.
+LIMITS = Limits(memory=1536 * MEBIBYTE, cpu=4, processes=8, files=2 * MEBIBYTE)
+
+
+@contextmanager
+def walled(kind: str) -> Iterator[Sandbox]:
+    """A sandbox with "walls" or with "no walls", of a teacher who has a secret."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COURSE_SECRET", "do not tell")
+        with Sandbox(LIMITS, bubblewrap=kind == "walls") as box:
+            if kind == "walls":
+                walls_stand(box.protections[0][1])
+            yield box

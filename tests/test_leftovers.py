@@ -9,10 +9,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from faraway import walls_stand
+from faraway import MEBIBYTE, walls_stand
 from yard import descendants, ended
 
 from attncourse.grading.far.sandbox import sweep
+from attncourse.grading.far.walls import readable, walls
 from attncourse.grading.far.zygote import empty
 
 ROOT = Path(__file__).parents[1]
@@ -136,3 +137,21 @@ def test_folders_are_emptied_around_what_is_mounted_there(tmp_path):
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
     kept = {"python", "python/lib", "python/lib/torch", "python/lib/torch/file"}
     assert left == {"outside", "outside/file", "scratch"} | {f"scratch/{x}" for x in kept}
+
+
+def test_a_course_that_was_installed_is_hidden_too(tmp_path, monkeypatch):
+    """Where pip has put the package, its folder is covered by an empty one."""
+    if not shutil.which("bwrap"):
+        walls_stand("not installed")
+    (tmp_path / "attncourse").mkdir()
+    (tmp_path / "attncourse" / "spec.py").write_text("")
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr("attncourse.grading.far.walls.readable", lambda: [*system, tmp_path])
+    system = readable()
+    listing = [
+        sys.executable,
+        "-c",
+        f"import os; print(os.listdir({str(tmp_path / 'attncourse')!r}))",
+    ]
+    command = [*walls(tmp_path, MEBIBYTE, IS_ROOT), *listing]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "[]\n"

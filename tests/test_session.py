@@ -2,11 +2,12 @@
 
 import time
 import warnings
+from functools import partial
 
+import faraway
 import pytest
 import torch
-from attacks import RIGHT, WRONG
-from faraway import MEBIBYTE, Told, exercise, inside
+from faraway import Told, exercise, inside
 from torch import nn
 
 from attncourse.grading import load
@@ -28,13 +29,7 @@ def box():
 
 @pytest.fixture
 def judged(box):
-    def judge(*cells: str, name: str = "02.causal_mask", seconds: float = 30):
-        cells = [Cell(2 * k, source) for k, source in enumerate(cells, start=1)]
-        with Session(box, cells, seconds) as session:
-            verdict = session.judge(load(name) if isinstance(name, str) else name, 7)
-        return verdict, session.problems
-
-    return judge
+    return partial(faraway.judged, box)
 
 
 # Cells
@@ -280,89 +275,6 @@ def test_find_the_leak_is_found_by_asking(judged):
     # An answer that never calls the model cannot know; one that does is judged by what it finds.
     never = "def first_leak(model, *rest, **more): return -1"
     assert judged(never, name="02.find_the_leak")[0].status == "failed"
-
-
-# Memory budgets
-
-# The worker says that nothing was made. Its memory is limited all the same.
-LIES = """
-import attncourse.grading.far.calling as calling
-calling.made_by = lambda answer, *args: (answer(*args), (0, 0, ""))[1]
-"""
-BUDGETS = "05.decode_without_copy", "06.grouped_query_attention", "07.absorbed_attention"
-
-
-@pytest.mark.parametrize("name", BUDGETS)
-def test_a_worker_that_lies_about_its_memory_gains_nothing(judged, name):
-    start = "import math\nimport torch\nimport torch.nn.functional as F"
-    said = judged(start, LIES, WRONG[name], name=name, seconds=60)[0]
-    assert (said.status, len(said.findings)) == ("failed", 1), "right, but for its memory"
-    assert "MiB" in said.findings[0]
-    assert judged(start, RIGHT[name], name=name, seconds=60)[0].status == "passed"
-
-
-# A part of the largest library becomes memory that can be written to, and is; no address is new.
-SCRATCH = """
-import ctypes
-from pathlib import Path
-
-def tell(x):
-    lines = Path("/proc/self/maps").read_text().splitlines()
-    start = [int(line.split("-")[0], 16) for line in lines if " r-xp " in line and "torch_cpu" in line][0]
-    for size in {}:
-        if ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size << 20), 7):
-            raise MemoryError("mprotect")
-        for page in range(start, start + (size << 20), 4096):
-            byte = ctypes.c_ubyte.from_address(page)
-            byte.value = byte.value
-        start += size << 20
-    return x[:2].sum()
-"""
-
-
-def test_no_library_becomes_memory(box):
-    ends = {(10,): "passed", (40, 40): "failed"}  # MiB, of 60
-    if box.cgroup.state == "in force":
-        ends[200,] = "did not finish"
-    for sizes, status in ends.items():
-        with Session(box, [Cell(1, SCRATCH.format(sizes))], 30) as session:
-            assert session.judge(exercise(Within()), 0).status == status, sizes
-    source = "def tell(x): return x[:2].sum()"
-    with Session(box, [Cell(1, source)], 30) as session:
-        told = {session.judge(exercise(Within()), 0).status for _ in range(2 + MOST_RESTARTS)}
-    assert told == {"passed"}, "each got a worker of its own, and no restart was counted"
-    plenty = "import torch\ndef tell(): return torch.ones(2**27, dtype=torch.uint8).shape[0]"
-    assert inside(box, plenty) == 2**27, "the limit was of one worker"
-
-
-class Within:
-    """Judges whether a call returns within 60 MiB."""
-
-    def observe(self, answer, seed):
-        try:
-            self.told = answer.far_within(60 * MEBIBYTE, torch.ones(2**20))
-        except Exception as error:
-            self.told = error
-        return {"seen": not isinstance(self.told, Exception)}
-
-    expected = staticmethod(lambda seed: {"seen": True})
-
-
-def test_hoarding_before_the_call_does_not_help(box):
-    copies = "import torch\nkept = []\ndef tell(x):\n    kept.clear()\n    y = torch.ones(2**25)\n    return y[:2].sum()"
-    sources = {
-        "import torch\ndef tell(x): return x[:2].sum()": float,
-        copies: Exception,  # 128 MiB
-        "import mmap\ndef tell(x):\n    shared = mmap.mmap(-1, 2**27)\n    return x[:2].sum()": Exception,
-        copies.replace("kept = []", "kept = [torch.ones(2**25)]"): MemoryError,
-        copies.replace("kept = []", "import mmap\nkept = mmap.mmap(-1, 2**28)").replace("kept.clear()", "kept.close()"): MemoryError,
-    }  # fmt: skip
-    for source, kind in sources.items():
-        judge = Within()
-        with Session(box, [Cell(1, source)], 30) as session:
-            session.judge(exercise(judge), 0)
-        told = judge.told.item() if isinstance(judge.told, torch.Tensor) else judge.told
-        assert isinstance(told, kind), (source, told)
 
 
 # A deadline counts for each exercise

@@ -201,8 +201,10 @@ def empty(folder: str, mounts: set[str]) -> None:
 
 
 def remove_shared(uid: int) -> None:
-    """Remove what System V keeps of a user, or of all in a namespace of our own: a submission could
-    leave it to the next one, or fill the memory of the cgroup with it."""
+    """Remove what System V keeps of a user, or of all in a namespace of our own.
+
+    A submission could leave it to the next one, or fill the memory of the cgroup with it.
+    """
     for kind, arguments in ("shm", (0, None)), ("msg", (0, None)), ("sem", (0, 0)):
         path = Path(f"/proc/sysvipc/{kind}")
         head, *lines = path.read_text().splitlines() if path.exists() else [""]
