@@ -1,5 +1,6 @@
 """What students hand in is found, read without running it, and healed."""
 
+import hashlib
 import os
 import socket
 import subprocess
@@ -81,6 +82,47 @@ def test_links_pipes_and_sockets_are_named_and_not_opened(tmp_path):
     assert "was not opened" in found["dora"].problems[0]
     inside = read("ben", root / "ben" / "secret.ipynb", root)
     assert inside.problems == ("ben is a link, and links are not followed.",)
+
+
+def test_links_in_the_folder_of_a_student_are_named(tmp_path):
+    (tmp_path / "anna").mkdir()
+    write(tmp_path / "anna" / "mine.ipynb", ANSWER, CHECK)
+    (tmp_path / "anna" / "folder").symlink_to("/")
+    problems = [read(student, path, tmp_path).problems for student, path in collect(tmp_path)]
+    assert problems == [("folder is a link, and links are not followed.",), ()]
+
+
+@pytest.mark.parametrize("by", [lambda path, secret: path.symlink_to(secret), lambda path, _: os.mkfifo(path)])  # fmt: skip
+def test_a_file_that_is_exchanged_while_it_is_looked_at(by, tmp_path, monkeypatch):
+    secret, path = write(tmp_path / "secret", ANSWER), write(tmp_path / "anna.ipynb", ANSWER)
+    opened = os.open
+
+    def late(name, flags):
+        path.unlink()
+        by(path, secret)
+        return opened(name, flags)
+
+    monkeypatch.setattr(os, "open", late)
+    submission = read("anna", path, tmp_path)
+    assert not submission.cells
+    assert submission.problems
+
+
+def test_files_without_end_are_not_read_to_their_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("attncourse.grading.classroom.submissions.LARGEST_DIGEST", 1000)
+    path, opened = tmp_path / "anna.ipynb", os.open
+    path.write_bytes(bytes(1001))
+    submission = read("anna", path, tmp_path)
+    assert (submission.digest, len(submission.problems)) == ("", 1)
+    path.write_bytes(bytes(1000))
+
+    def grown(name, flags):
+        path.write_bytes(bytes(60 * 2**20))
+        return opened(name, flags)
+
+    monkeypatch.setattr(os, "open", grown)
+    submission = read("anna", path, tmp_path)
+    assert submission.digest in {hashlib.sha256(bytes(20 * 10**6 + 1 + n)).hexdigest() for n in (10**6, 2**20)}  # fmt: skip
 
 
 def test_names_of_odd_bytes_survive(tmp_path):
