@@ -12,9 +12,11 @@ from attncourse.grading import load, names
 from attncourse.grading.classroom import Cell
 from attncourse.grading.classroom.session import Session
 from attncourse.grading.far.sandbox import Sandbox
+from attncourse.grading.far.wire import Lost
 from attncourse.grading.observe import Close
 
 ROOT = Path(__file__).parents[1]
+MASK = "import torch\ndef causal_mask(n, m): return torch.arange(m) <= torch.arange(n)[:, None]"
 MISTAKES = 2
 # Classes and layers: cheap to judge, and most can go wrong on the way.
 ALL_OF = {"03.train_reversal", "04.append", "04.rotate_cached_keys"}
@@ -58,3 +60,22 @@ def test_verdicts_far_away_are_those_at_home(box, name):
         expression: ("passed", "") if says is None else ("failed", says)
         for expression, says in tried.items()
     }
+
+
+@pytest.mark.parametrize("names", [0, 4_990, 6_000])
+def test_an_answer_among_many_names_is_found(box, names):
+    many = f"globals().update({{f'x{{k}}': k for k in range({names})}})"
+    with Session(box, [Cell(1, many), Cell(2, MASK)], 20) as session:
+        absent = session.without_answer([load("02.causal_mask"), load("02.empty_row")])
+        assert absent == ({"02.empty_row"} if not names else set())
+        assert session.judge(load("02.causal_mask"), 1).status == "passed"
+
+
+def test_without_a_sandbox_nothing_is_judged_and_nothing_breaks():
+    class Gone:
+        def open(self):
+            raise Lost("the zygote is gone")
+
+    with Session(Gone(), [Cell(1, MASK)], 20) as session:
+        assert session.without_answer([load("02.causal_mask")]) == set()
+        assert session.judge(load("02.causal_mask"), 1).status == "did not finish"

@@ -132,13 +132,14 @@ class Session:
 
     def without_answer(self, exercises: list[Exercise]) -> set[str]:
         """Names of the exercises for which there is no answer: nobody need ask for those."""
-        with suppress(TooMuch):
+        try:
             self.start()
-        if not isinstance(self.names, list):  # nothing is known, so each will be asked for
+        except (Lost, TooMuch):
+            self.end()
+        names = self.names if isinstance(self.names, list) else [None]
+        if any(type(name) is not str for name in names):  # not all is known, so each is asked for
             return set()
-        return {
-            e.name for e in exercises if e.name not in self.names and e.answer not in self.names
-        }
+        return {e.name for e in exercises if not {e.name, e.answer} & set(names)}
 
     def judge(self, exercise: Exercise, seed: int) -> Verdict:
         """The verdict on one answer."""
