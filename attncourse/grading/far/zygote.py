@@ -41,7 +41,7 @@ class Zygote:
 
     def __init__(self, control: socket.socket, first_uid: int, scratch: list[str]):
         self.control, self.uid, self.scratch = control, first_uid, scratch
-        self.worker, self.mounts = 0, mount_points()
+        self.worker, self.mounts, self.pid = 0, mount_points(), os.getpid()
 
     def obey(self) -> Any:
         """Until the grader is gone."""
@@ -82,6 +82,8 @@ class Zygote:
         self.become_user()
         deny()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of the user would take it back
+        if os.getppid() != self.pid:  # it has ended before that line
+            return
         prctl(PR_SET_DUMPABLE, 1)  # the zygote is closed to its workers; they are not to themselves
         from attncourse import grading
         from attncourse.grading.far.wire import Pipe
