@@ -96,10 +96,8 @@ class Pipe:
             header = json.loads(bytes(frame[8 : 8 + size]))
             body = json.loads(header["__metadata__"]["body"])
             return body, load(bytes(frame))
-        except Exception as error:  # whatever is wrong with it
+        except Exception as error:  # whatever is wrong with it, nested too deeply included
             raise Lost(f"what it sent is no message ({type(error).__name__})") from None
-        except RecursionError:
-            raise Lost("what it sent is nested too deeply") from None
 
     def _read(self, length: int) -> bytearray:
         data, at = bytearray(length), 0
