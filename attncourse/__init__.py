@@ -1,12 +1,13 @@
 """attncourse: reference implementations of attention, and the tools of the course around them.
 
 `attention` is five steps, and every variant replaces one of them. The figures are in
-`attncourse.plots` and the checks of the exercises in `attncourse.grading`; neither is imported here.
+`attncourse.show` and the checks of the exercises in `attncourse.grading`; neither is imported here.
 """
 
-from attncourse import cost, masks, models, positions, scores, spec, steps, tasks, train
+from attncourse import cost, lab, masks, positions, scores, spec, steps
 from attncourse.cache import KVCache, cached_attention, decode
-from attncourse.heads import (
+from attncourse.lab.models import AttentionOnly, Translator
+from attncourse.layers import (
     CausalSelfAttention,
     CrossAttention,
     GroupedQueryAttention,
@@ -17,7 +18,6 @@ from attncourse.heads import (
     merge_heads,
     split_heads,
 )
-from attncourse.models import AttentionOnly, Translator
 from attncourse.positions import rotary
 from attncourse.steps import attention, scaled_dot_product_attention
 from attncourse.variants.flash import flash_attention
@@ -42,9 +42,9 @@ __all__ = [
     "decode",
     "flash_attention",
     "group_kv_heads",
+    "lab",
     "masks",
     "merge_heads",
-    "models",
     "positions",
     "rotary",
     "scaled_dot_product_attention",
@@ -52,6 +52,4 @@ __all__ = [
     "spec",
     "split_heads",
     "steps",
-    "tasks",
-    "train",
 ]

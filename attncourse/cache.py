@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attncourse.heads import MultiHeadAttention, merge_heads
+from attncourse.layers import MultiHeadAttention, merge_heads
 
 
 class KVCache:

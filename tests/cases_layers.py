@@ -61,19 +61,19 @@ def layer_self(p, s):
     (x,) = sequences(s, (s.n, s.h * s.d))
 
     def one_head_without_projections(_, __):
-        layer = p.heads.MultiHeadAttention(s.h * s.d, 1, bias=False).double().eval()
+        layer = p.layers.MultiHeadAttention(s.h * s.d, 1, bias=False).double().eval()
         for projection in layer.children():
             torch.nn.init.eye_(projection.weight)
         return layer(x), p.steps.attention(x, x, x)[0]
 
-    layer = p.heads.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5)
+    layer = p.layers.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5)
     return layered(s, layer, [x], one_head_without_projections)
 
 
 @variant("MultiHeadAttention, cross")
 def layer_cross(p, s):
     inputs = sequences(s, (s.n, s.h * s.d), (s.m, s.h * s.d))
-    layer = p.heads.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5)
+    layer = p.layers.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5)
     # Whoever asks himself is in self-attention.
     return layered(
         s, layer, inputs, lambda layer, _: (layer(inputs[0], inputs[0]), layer(inputs[0]))
@@ -87,7 +87,7 @@ def layer_causal(p, s):
     def last_of_n_reads_n(layer, out):
         return out[:, -1], layer(inputs[0], inputs[1][:, : s.n])[:, -1]
 
-    layer = p.heads.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5)
+    layer = p.layers.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5)
     causal = layered(s, layer, inputs, last_of_n_reads_n, spec.causal(s.n, s.m), is_causal=True)
     return replace(causal, is_causal=True)
 
@@ -100,7 +100,7 @@ def layer_masked(p, s):
     def everything_visible(layer, _):
         return layer(*inputs, attn_mask=torch.ones_like(mask)), layer(*inputs)
 
-    layer = p.heads.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5)
+    layer = p.layers.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5)
     options = {"is_causal": True, "attn_mask": mask}
     visible = mask & spec.causal(s.n, s.m)
     return replace(
@@ -113,7 +113,7 @@ def layer_widths(p, s):
     inputs = sequences(s, (s.n, s.h * s.d), (s.m, 17), (s.m, 19))
 
     def wide_inputs_of_zeros(layer, out):  # a wider input whose new columns hold 0 changes nothing
-        wide = p.heads.MultiHeadAttention(s.h * s.d, s.h, kdim=23, vdim=29).double()
+        wide = p.layers.MultiHeadAttention(s.h * s.d, s.h, kdim=23, vdim=29).double()
         for name, matrix in layer.state_dict().items():
             part = wide.state_dict()[name]
             part[tuple(map(slice, matrix.shape))] = matrix
@@ -121,7 +121,7 @@ def layer_widths(p, s):
         pad = torch.nn.functional.pad
         return wide(query, pad(key, (0, 6)), pad(value, (0, 10))), out
 
-    layer = p.heads.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5, kdim=17, vdim=19)
+    layer = p.layers.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5, kdim=17, vdim=19)
     return layered(s, layer, inputs, wide_inputs_of_zeros)
 
 
@@ -130,11 +130,11 @@ def layer_no_bias(p, s):
     (x,) = sequences(s, (s.n, s.h * s.d))
 
     def biases_of_zero(layer, out):
-        biased = p.heads.MultiHeadAttention(s.h * s.d, s.h, init="xavier").double()
+        biased = p.layers.MultiHeadAttention(s.h * s.d, s.h, init="xavier").double()
         biased.load_state_dict(layer.state_dict(), strict=False)
         return biased(x), out
 
-    layer = p.heads.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5, bias=False)
+    layer = p.layers.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5, bias=False)
     return layered(s, layer, [x], biases_of_zero)
 
 
@@ -142,7 +142,7 @@ def same_as(p, s, options, *inputs):
     """A named class coincides with `MultiHeadAttention` and the options that it stands for."""
 
     def limit(layer, out):
-        general = p.heads.MultiHeadAttention(s.h * s.d, s.h).double()
+        general = p.layers.MultiHeadAttention(s.h * s.d, s.h).double()
         general.load_state_dict(layer.state_dict())
         return out, general(*inputs, **options)
 
@@ -152,14 +152,14 @@ def same_as(p, s, options, *inputs):
 @variant("SelfAttention", m=5)
 def self_attention(p, s):
     (x,) = sequences(s, (s.n, s.h * s.d))
-    layer = p.heads.SelfAttention(s.h * s.d, s.h, dropout=0.5)
+    layer = p.layers.SelfAttention(s.h * s.d, s.h, dropout=0.5)
     return layered(s, layer, [x], same_as(p, s, {}, x))
 
 
 @variant("CausalSelfAttention", m=5)
 def causal_self_attention(p, s):
     (x,) = sequences(s, (s.n, s.h * s.d))
-    layer = p.heads.CausalSelfAttention(s.h * s.d, s.h, dropout=0.5)
+    layer = p.layers.CausalSelfAttention(s.h * s.d, s.h, dropout=0.5)
     limit = same_as(p, s, {"is_causal": True}, x)
     return replace(layered(s, layer, [x], limit, spec.causal(s.n, s.n)), is_causal=True)
 
@@ -167,5 +167,5 @@ def causal_self_attention(p, s):
 @variant("CrossAttention")
 def cross_attention(p, s):
     inputs = sequences(s, (s.n, s.h * s.d), (s.m, s.h * s.d))
-    layer = p.heads.CrossAttention(s.h * s.d, s.h, dropout=0.5)
+    layer = p.layers.CrossAttention(s.h * s.d, s.h, dropout=0.5)
     return layered(s, layer, inputs, same_as(p, s, {}, *inputs))

@@ -67,7 +67,7 @@ def with_copied_heads(p, s, x, **options):
     """The limit of sharing: multi-head attention in which the heads of a group are copies."""
 
     def limit(layer, out):
-        general = p.heads.MultiHeadAttention(s.h * s.d, s.h).double()
+        general = p.layers.MultiHeadAttention(s.h * s.d, s.h).double()
         state = layer.state_dict()
         for name in [name for name in state if name.startswith(("k_proj", "v_proj"))]:
             state[name] = (
@@ -82,28 +82,28 @@ def with_copied_heads(p, s, x, **options):
 @variant("GroupedQueryAttention", h=6, g=2, m=5, d=4)
 def grouped_query(p, s):
     (x,) = sequences(s, (s.n, s.h * s.d))
-    layer = p.heads.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
+    layer = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
     return grouped(s, layer, x, with_copied_heads(p, s, x))
 
 
 @variant("GroupedQueryAttention, causal", h=6, g=3, m=5, d=4)
 def grouped_query_causal(p, s):
     (x,) = sequences(s, (s.n, s.h * s.d))
-    layer = p.heads.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
+    layer = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
     return grouped(s, layer, x, with_copied_heads(p, s, x, is_causal=True), is_causal=True)
 
 
 @variant("MultiQueryAttention, causal", g=1, m=5, d=4)
 def multi_query(p, s):
     (x,) = sequences(s, (s.n, s.h * s.d))
-    layer = p.heads.MultiQueryAttention(s.h * s.d, s.h, dropout=0.5)
+    layer = p.layers.MultiQueryAttention(s.h * s.d, s.h, dropout=0.5)
     return grouped(s, layer, x, with_copied_heads(p, s, x, is_causal=True), is_causal=True)
 
 
 @variant("MultiHeadAttention, rotary", h=6, g=2, m=5, d=4)
 def rotary(p, s):
     (x,) = sequences(s, (s.n, s.h * s.d))
-    layer = p.heads.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
+    layer = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
 
     def moved_together(layer, out):  # only distances count
         return layer(x, is_causal=True, positions=torch.arange(100, 100 + s.n)), out

@@ -63,11 +63,11 @@ def rules_take_plain_numbers(p):
 def heads_are_cut_and_joined_like_their_loops(p):
     x = torch.randn(B, N, H * D)
     heads = spec.split_heads(x, H)
-    assert p.heads.split_heads(x, H).equal(heads)
-    assert p.heads.merge_heads(heads).equal(x)
+    assert p.layers.split_heads(x, H).equal(heads)
+    assert p.layers.merge_heads(heads).equal(x)
     assert spec.merge_heads(heads).equal(x)
-    assert p.heads.split_heads(x, 1).equal(x[:, None])
-    assert p.heads.split_heads(x, H).data_ptr() == x.data_ptr(), "a view, not a copy"
+    assert p.layers.split_heads(x, 1).equal(x[:, None])
+    assert p.layers.split_heads(x, H).data_ptr() == x.data_ptr(), "a view, not a copy"
 
 
 @claim
@@ -105,14 +105,14 @@ def dropout_of_the_function_is_that_of_torch(p):
 
 @claim
 def xavier_draws_from_its_interval(p):
-    layer = p.heads.MultiHeadAttention(64, 4, kdim=256, init="xavier")
+    layer = p.layers.MultiHeadAttention(64, 4, kdim=256, init="xavier")
     for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
         projection = getattr(layer, name)
         bound = (6 / sum(projection.weight.shape)) ** 0.5
         largest = projection.weight.abs().max().item()
         assert 0.95 * bound < largest <= bound, f"{name}: {largest:.3f}, bound {bound:.3f}"
         assert not projection.bias.any()
-    assert p.heads.MultiHeadAttention(64, 4).k_proj.bias.any()
+    assert p.layers.MultiHeadAttention(64, 4).k_proj.bias.any()
 
 
 @claim
@@ -121,7 +121,7 @@ def flops_are_those_that_torch_counts(p):
     assert counted(lambda: p.steps.attention(q, k, v)) == p.cost.attention_flops(B, H, N, M, D, E)
     x, memory = torch.randn(B, N, H * D), torch.randn(B, M, H * D)
     for heads in (1, H):
-        layer = p.heads.MultiHeadAttention(H * D, heads)
+        layer = p.layers.MultiHeadAttention(H * D, heads)
         flops = counted(lambda layer=layer: layer(x, memory, need_weights=True))
         assert flops == p.cost.multi_head_flops(B, N, M, H * D)
     linear = flops - p.cost.attention_flops(B, 1, N, M, H * D, H * D)
@@ -137,7 +137,7 @@ def counted(call) -> int:
 @claim
 def parameters_are_counted(p):
     for options in ({}, {"bias": False}, {"kdim": 17}, {"vdim": 19, "bias": False}):
-        layer = p.heads.MultiHeadAttention(H * D, H, **options)
+        layer = p.layers.MultiHeadAttention(H * D, H, **options)
         numbers = sum(x.numel() for x in layer.parameters())
         assert numbers == p.cost.multi_head_parameters(H * D, **options)
 
@@ -173,17 +173,17 @@ MESSAGES = [
     (ValueError, "probability from 0 to 1; got 1.5",
      lambda p: p.steps.attention(q(N, D), q(M, D), q(M, E), dropout_p=1.5)),
     (ValueError, r"embed_dim=12 is not a multiple of num_heads=5; use 1, 2, 3, 4, 6 or 12",
-     lambda p: p.heads.MultiHeadAttention(12, 5)),
+     lambda p: p.layers.MultiHeadAttention(12, 5)),
     (ValueError, r"width=1 is not a multiple of num_heads=2; use 1$",
-     lambda p: p.heads.split_heads(q(B, N, 1), 2)),
+     lambda p: p.layers.split_heads(q(B, N, 1), 2)),
     (ValueError, r'"default" or "xavier"; got \'kaiming\'',
-     lambda p: p.heads.MultiHeadAttention(12, 3, init="kaiming")),
+     lambda p: p.layers.MultiHeadAttention(12, 3, init="kaiming")),
     (ValueError, r"query must be \(batch, seq, 12\); got shape \(5, 12\)\. .*x\[None\]",
-     lambda p: p.heads.MultiHeadAttention(12, 3)(q(N, 12))),
+     lambda p: p.layers.MultiHeadAttention(12, 3)(q(N, 12))),
     (ValueError, r"value must be \(batch, seq, 7\); got shape \(2, 5, 12\)",
-     lambda p: p.heads.MultiHeadAttention(12, 3, vdim=7)(q(B, N, 12))),
+     lambda p: p.layers.MultiHeadAttention(12, 3, vdim=7)(q(B, N, 12))),
     (ValueError, r"2 axes .* or 4 ",
-     lambda p: p.heads.MultiHeadAttention(12, 3)(
+     lambda p: p.layers.MultiHeadAttention(12, 3)(
          q(B, N, 12), attn_mask=torch.ones(B, N, N, dtype=torch.bool))),
     (ValueError, "lengths count tokens and must be 0 or more; got",
      lambda p: p.masks.padding(torch.tensor([3, -1]))),

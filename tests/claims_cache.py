@@ -13,9 +13,9 @@ B, N, WIDTH, H = 2, 11, 24, 6
 
 def layers(p):
     """One of each layout of heads."""
-    yield p.heads.MultiHeadAttention(WIDTH, H).double()
-    yield p.heads.GroupedQueryAttention(WIDTH, H, 2).double()
-    yield p.heads.MultiQueryAttention(WIDTH, H, bias=False).double()
+    yield p.layers.MultiHeadAttention(WIDTH, H).double()
+    yield p.layers.GroupedQueryAttention(WIDTH, H, 2).double()
+    yield p.layers.MultiQueryAttention(WIDTH, H, bias=False).double()
 
 
 @claim
@@ -159,11 +159,11 @@ def rotation_of_far_positions_stays_exact_in_low_precision(p):
 @claim
 def grouping_a_trained_layer_pools_its_heads(p):
     (x,) = draw((B, N, WIDTH))
-    layer = p.heads.MultiHeadAttention(WIDTH, H, dropout=0.25).double().eval()
+    layer = p.layers.MultiHeadAttention(WIDTH, H, dropout=0.25).double().eval()
     before = {name: value.clone() for name, value in layer.state_dict().items()}
-    assert p.heads.group_kv_heads(layer, H)(x).equal(layer(x)), "nothing to pool"
+    assert p.layers.group_kv_heads(layer, H)(x).equal(layer(x)), "nothing to pool"
     for how in ("mean", "first", "random"):
-        grouped = p.heads.group_kv_heads(layer, 2, how).eval()
+        grouped = p.layers.group_kv_heads(layer, 2, how).eval()
         assert (grouped.num_kv_heads, grouped.dropout) == (2, 0.25)
         assert grouped.q_proj.weight.equal(layer.q_proj.weight)
         for name in ("k_proj.weight", "k_proj.bias", "v_proj.weight", "v_proj.bias"):
@@ -176,20 +176,20 @@ def grouping_a_trained_layer_pools_its_heads(p):
             else:
                 assert (pooled - heads[[0, 3]]).abs().min() > 0
     close(layer.state_dict(), before, atol=0.0)
-    again = p.heads.group_kv_heads(p.heads.group_kv_heads(layer, 2), 1)
+    again = p.layers.group_kv_heads(p.layers.group_kv_heads(layer, 2), 1)
     close(again.k_proj.weight, before["k_proj.weight"].unflatten(0, (H, -1)).mean(0))
-    one, two = (p.heads.group_kv_heads(layer, 2, "random").k_proj.weight for _ in range(2))
+    one, two = (p.layers.group_kv_heads(layer, 2, "random").k_proj.weight for _ in range(2))
     assert (one - two).abs().min() > 0
 
 
 @claim
 def messages_about_shared_heads_say_what_to_do(p):
-    layer = p.heads.MultiHeadAttention(12, 6)
+    layer = p.layers.MultiHeadAttention(12, 6)
     x = torch.zeros(1, 3, 12)
     for call, message in (
-        (lambda: p.heads.GroupedQueryAttention(12, 6, 4), "num_heads=6 is not a multiple of num_kv_heads=4; use 1, 2, 3 or 6"),
-        (lambda: p.heads.group_kv_heads(layer, 4), "num_kv_heads=6 is not a multiple of the new num_kv_heads=4"),
-        (lambda: p.heads.group_kv_heads(layer, 2, "median"), '"mean", "first" or "random"; got \'median\''),
+        (lambda: p.layers.GroupedQueryAttention(12, 6, 4), "num_heads=6 is not a multiple of num_kv_heads=4; use 1, 2, 3 or 6"),
+        (lambda: p.layers.group_kv_heads(layer, 4), "num_kv_heads=6 is not a multiple of the new num_kv_heads=4"),
+        (lambda: p.layers.group_kv_heads(layer, 2, "median"), '"mean", "first" or "random"; got \'median\''),
         (lambda: layer(x, x[:, :2], positions=torch.arange(3)), "one sequence; got 3 queries and 2 keys"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):

@@ -15,7 +15,7 @@ from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-CHECKED = ("steps", "masks", "scores", "heads", "models", "tasks")
+CHECKED = ("steps", "masks", "scores", "layers", "lab.models", "lab.data")
 
 # Imported here first, so that every test sees the functions whose shapes are checked at each call.
 with install_import_hook([f"attncourse.{module}" for module in CHECKED], "beartype.beartype"):

@@ -12,7 +12,7 @@ MODULES = {  # in the order of their imports
     "scores": "scores",
     "cost": "cost",
     "positions": "positions",
-    "heads": "heads",
+    "layers": "layers",
     "cache": "cache",
     "latent": "variants.latent",
     "online": "variants.flash.online",

@@ -227,7 +227,9 @@ def test_the_course_does_not_answer_its_own_exercises(code, says, exercise):
 
 
 def test_the_course_may_be_looked_at_beside_an_answer():
-    assert found("def answer(q): return q", "from attncourse import plots", exercise=FREE) == []
+    assert (
+        found("def answer(q): return q", "from attncourse.show import plots", exercise=FREE) == []
+    )
     assert found("from attncourse.grading import *\ndef answer(q): return q", exercise=FREE)
 
 

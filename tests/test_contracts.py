@@ -10,7 +10,7 @@ from cases import VARIANTS
 from contracts import CONTRACTS, UNDEFINED
 
 import attncourse
-from attncourse import heads
+from attncourse import layers
 
 found: dict[tuple[str, str], bool | None] = {}
 
@@ -24,14 +24,14 @@ def test_contract(name, title):
 
 
 def test_every_public_function_and_layer_is_a_variant():
-    layers = {
+    names = {
         name
-        for name, x in vars(heads).items()
-        if inspect.isclass(x) and x.__module__ == heads.__name__
+        for name, x in vars(layers).items()
+        if inspect.isclass(x) and x.__module__ == layers.__name__
     }
     tested = {name.split(",")[0] for name in VARIANTS}
     assert (
-        layers
+        names
         | {
             "attention",
             "scaled_dot_product_attention",

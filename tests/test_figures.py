@@ -8,8 +8,8 @@ import torch
 from matplotlib.image import imread
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from attncourse import plots
-from attncourse.figure import DPI
+from attncourse.show import plots
+from attncourse.show.figure import DPI
 
 W = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.9, 0.0], [0.3, 0.3, 0.4], [0.0, 0.0, 1.0]])
 VISIBLE = torch.ones(4, 3, dtype=torch.bool).tril()

@@ -21,17 +21,15 @@ TOOLS = [*FILES, *(ROOT / "tests").glob("*.py"), *(ROOT / "tools").glob("*.py")]
 NOTEBOOKS = sorted(ROOT.glob("exercises/**/*.ipynb"))
 
 # A module may import what stands on its right, and nothing else of the package.
-# Files of one variant may import each other.
+# Files of one folder may import each other.
 GROUND = ("steps", "masks", "scores", "positions")
 MAY_IMPORT = {
-    **dict.fromkeys((*GROUND, "spec", "cost", "tasks", "listing", "figure"), ()),
-    "diagrams": ("figure",),
-    "plots": ("diagrams", "figure"),
-    "heads": GROUND,
-    "models": (*GROUND, "heads", "cache", "variants"),
-    "cache": (*GROUND, "heads"),
-    "variants": (*GROUND, "heads", "variants"),
-    "train": ("tasks",),
+    **dict.fromkeys((*GROUND, "spec", "cost"), ()),
+    "layers": GROUND,
+    "cache": (*GROUND, "layers"),
+    "variants": (*GROUND, "layers", "variants"),
+    "lab": (*GROUND, "layers", "cache", "variants", "lab"),
+    "show": ("show",),
     "grading": ("grading", "spec"),
 }
 BOOTSTRAP = {"importlib", "os", "subprocess", "sys"}
@@ -50,7 +48,7 @@ def imports(source: str) -> set[str]:
 
 
 def part(path: Path) -> str:
-    """``heads`` for heads.py, ``grading`` for grading/tasks/t01.py."""
+    """``layers`` for layers.py, ``grading`` for grading/tasks/t01.py."""
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
@@ -68,7 +66,7 @@ def test_module_imports_what_it_may(path):
 
 def test_a_forbidden_import_is_noticed():
     assert forbidden("grading", "from attncourse.steps import attention")
-    assert forbidden("grading", "from attncourse import heads")
+    assert forbidden("grading", "from attncourse import layers")
     assert forbidden("steps", "def f():\n    import attncourse.masks")
 
 
@@ -123,7 +121,7 @@ PUBLIC = dict(public())
 
 
 def test_public_names_can_be_imported_from_the_top():
-    for module in ("heads", "models"):
+    for module in ("layers", "lab.models"):
         for name, x in PUBLIC.items():
             if name.startswith(f"attncourse.{module}."):
                 assert getattr(attncourse, name.split(".")[-1], None) is x, name

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Generator
 
-from attncourse import AttentionOnly, Translator, tasks, train
-from attncourse.listing import listing
+from attncourse import AttentionOnly, Translator
+from attncourse.lab import data, train
+from attncourse.show.listing import listing
 
 
 def seeded(seed: int = 0) -> Generator:
@@ -13,13 +14,13 @@ def seeded(seed: int = 0) -> Generator:
 
 
 DRAWS = [
-    tasks.reversal,
-    tasks.next_random_token,
-    tasks.induction,
-    tasks.cipher,
-    tasks.look_back,
-    tasks.vector_lookup,
-    tasks.attribute_copy,
+    data.reversal,
+    data.next_random_token,
+    data.induction,
+    data.cipher,
+    data.look_back,
+    data.vector_lookup,
+    data.attribute_copy,
 ]
 
 
@@ -32,21 +33,21 @@ def test_same_seed_same_batch(draw):
 
 
 def test_targets_stand_where_the_map_says():
-    (tokens,), targets = tasks.reversal(seeded(), batch=3, length=7)
-    rows, columns = tasks.reversal_map(7).nonzero().T
+    (tokens,), targets = data.reversal(seeded(), batch=3, length=7)
+    rows, columns = data.reversal_map(7).nonzero().T
     assert targets[:, rows].equal(tokens[:, columns])
-    (source, said), answer = tasks.cipher(seeded(), batch=3, length=7)
-    rows, columns = tasks.reversal_map(7).nonzero().T
-    assert answer[:, rows].equal(tasks.substitution()[source[:, columns]])
+    (source, said), answer = data.cipher(seeded(), batch=3, length=7)
+    rows, columns = data.reversal_map(7).nonzero().T
+    assert answer[:, rows].equal(data.substitution()[source[:, columns]])
     assert said[:, 1:].equal(answer[:, :-1])
     assert (said[:, 0] == 20).all()
-    assert tasks.substitution().unique().numel() == 20, "a dictionary has an answer for each word"
+    assert data.substitution().unique().numel() == 20, "a dictionary has an answer for each word"
 
 
 def test_induction_can_be_answered_from_its_map():
-    (tokens,), targets = tasks.induction(seeded(), batch=5)
-    visible = tasks.induction_map(tokens)
-    known = targets != tasks.IGNORE
+    (tokens,), targets = data.induction(seeded(), batch=5)
+    visible = data.induction_map(tokens)
+    known = targets != data.IGNORE
     for b, i in known.nonzero().tolist():
         answers = tokens[b][visible[b, i]]
         follows = targets[b, i]
@@ -56,26 +57,26 @@ def test_induction_can_be_answered_from_its_map():
 
 
 def test_look_back_targets():
-    (tokens,), targets = tasks.look_back(seeded(), batch=2, length=9, offsets=3)
+    (tokens,), targets = data.look_back(seeded(), batch=2, length=9, offsets=3)
     assert targets.shape == (2, 9, 3)
-    assert (targets[:, 0] == tasks.IGNORE).all()
+    assert (targets[:, 0] == data.IGNORE).all()
     assert targets[:, 3:, 2].equal(tokens[:, :-3])
 
 
 def test_pointers_name_what_to_fetch():
-    (vectors, pointer), targets = tasks.vector_lookup(seeded(), 3, length=5, asked=7, width=11)
+    (vectors, pointer), targets = data.vector_lookup(seeded(), 3, length=5, asked=7, width=11)
     assert (vectors.shape, pointer.shape, targets.shape) == ((3, 5, 11), (3, 7), (3, 7, 11))
     for b in range(3):
         for i in range(7):
             assert targets[b, i].equal(vectors[b, pointer[b, i]])
     assert set(pointer.unique().tolist()) == set(range(5))
-    (things, pointer), targets = tasks.attribute_copy(seeded(), 3, 5, 7, attributes=2, classes=4)
+    (things, pointer), targets = data.attribute_copy(seeded(), 3, 5, 7, attributes=2, classes=4)
     assert targets[2, 6].equal(things[2, pointer[2, 6]])
     assert set(things.unique().tolist()) == set(range(4))
 
 
 def test_next_token_is_the_next():
-    (tokens,), targets = tasks.next_random_token(seeded())
+    (tokens,), targets = data.next_random_token(seeded())
     assert tokens[:, 1:].equal(targets[:, :-1])
 
 
@@ -105,7 +106,7 @@ def test_maps_are_those_of_the_same_pass(is_causal):
 def test_translator_does_not_hear_what_it_will_say():
     torch.manual_seed(0)
     model = Translator(20, 12, num_heads=2)
-    (source, said), _ = tasks.cipher(seeded(), batch=2)
+    (source, said), _ = data.cipher(seeded(), batch=2)
     logits, weights = model.with_weights(source, said)
     torch.testing.assert_close(model(source, said), logits)
     assert weights.shape == (2, 2, 12, 12)
@@ -119,8 +120,8 @@ def test_training_learns_and_repeats_itself(capfd):
     def run():
         torch.manual_seed(0)
         model = AttentionOnly(5, 3)
-        losses = train.fit(model, lambda g: tasks.reversal(g, 64, 3, 5), steps=60, lr=0.02)
-        return losses, train.accuracy(model, tasks.reversal(seeded(7), 500, 3, 5)), model
+        losses = train.fit(model, lambda g: data.reversal(g, 64, 3, 5), steps=60, lr=0.02)
+        return losses, train.accuracy(model, data.reversal(seeded(7), 500, 3, 5)), model
 
     losses, accuracy, model = run()
     assert len(losses) == 60
@@ -136,7 +137,7 @@ def test_another_loss_is_a_function_of_outputs_and_targets():
 
     def draw(generator):
         x = torch.randn(64, 3, generator=generator)
-        return tasks.Batch((x,), 2 * x)
+        return data.Batch((x,), 2 * x)
 
     losses = train.fit(model, draw, steps=200, lr=0.05, loss=torch.nn.functional.mse_loss)
     assert losses[-1] < 1e-3
@@ -145,11 +146,11 @@ def test_another_loss_is_a_function_of_outputs_and_targets():
 
 def test_ignored_targets_do_not_count():
     logits = torch.eye(3)[None].requires_grad_()
-    targets = torch.tensor([[0, tasks.IGNORE, 1]])
+    targets = torch.tensor([[0, data.IGNORE, 1]])
     loss = train.cross_entropy(logits, targets)
     expected = -(logits.log_softmax(-1)[0, 0, 0] + logits.log_softmax(-1)[0, 2, 1]) / 2
     torch.testing.assert_close(loss, expected)
-    share = train.accuracy(torch.nn.Identity(), tasks.Batch((logits.detach(),), targets))
+    share = train.accuracy(torch.nn.Identity(), data.Batch((logits.detach(),), targets))
     assert share == 0.5
 
 
@@ -158,13 +159,13 @@ def test_loss_that_explodes_is_named():
     with pytest.raises(
         ValueError, match=r"the loss is .* at step \d+; try a smaller lr than 1e\+20"
     ):
-        train.fit(model, lambda g: tasks.reversal(g, 8, 3, 5), steps=20, lr=1e20)
+        train.fit(model, lambda g: data.reversal(g, 8, 3, 5), steps=20, lr=1e20)
 
 
 def test_listing_is_the_code_without_its_docstring():
-    shown = str(listing(tasks.reversal, train.cross_entropy))
+    shown = str(listing(data.reversal, train.cross_entropy))
     assert "def reversal(" in shown
     assert "def cross_entropy(" in shown
     assert '"""' not in shown
-    assert shown in listing(tasks.reversal, train.cross_entropy)._repr_markdown_()
+    assert shown in listing(data.reversal, train.cross_entropy)._repr_markdown_()
     compile(shown, "listing", "exec")

@@ -108,7 +108,7 @@ def test_notebooks_have_the_form_of_the_others(house):
         ("", "cannot name a variant"),
         ("class", "cannot name a variant"),
         ("causal", "is defined already, in attncourse/masks.py"),
-        ("heads", "exists already: attncourse/heads.py"),
+        ("layers", "exists already: attncourse/layers.py"),
         ("dot_product", "exists already: "),
     ],
 )

@@ -7,12 +7,15 @@ import pytest
 from test_notebooks import ROOT
 
 CELLS = [
-    ("import matplotlib\nfrom attncourse import plots, train\nimport torch, time", []),
+    (
+        "import matplotlib\nfrom attncourse.lab import train\nfrom attncourse.show import plots\nimport torch, time",
+        [],
+    ),
     ("_ = torch.manual_seed(0)\ntorch.rand(2)", []),
     ("plots.heatmap(torch.eye(3), caption='Identity.')", []),
     ("print('a')\nprint('b')", []),
     ("print(f'{time.perf_counter():.9f} s')", ["nbval-ignore-output"]),
-    ("model = torch.nn.Linear(2, 3)\nfrom attncourse.tasks import Batch", []),
+    ("model = torch.nn.Linear(2, 3)\nfrom attncourse.lab.data import Batch", []),
     ("draw = lambda g: Batch((torch.rand(4, 2, generator=g),), torch.tensor([0, 1, 2, 0]))", []),
     ("len(train.fit(model, draw, 20))", []),
 ]

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attncourse.heads import merge_heads, split_heads
+from attncourse.layers import merge_heads, split_heads
 from attncourse.positions import rotary
 from attncourse.steps import add_causal, attention, mask, mix, normalize
 

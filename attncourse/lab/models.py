@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from attncourse.heads import MultiHeadAttention
+from attncourse.layers import MultiHeadAttention
 
 
 class AttentionOnly(nn.Module):

@@ -10,8 +10,8 @@ import torch
 from matplotlib.figure import Figure as Canvas
 from torch import Tensor
 
-from attncourse.diagrams import five_steps, head_sharing_diagram, multi_head_diagram
-from attncourse.figure import STYLE, Figure
+from attncourse.show.diagrams import five_steps, head_sharing_diagram, multi_head_diagram
+from attncourse.show.figure import STYLE, Figure
 
 __all__ = [
     "Figure",

@@ -4,7 +4,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from attncourse.figure import ACCENT, INK, PALE, STYLE, Figure
+from attncourse.show.figure import ACCENT, INK, PALE, STYLE, Figure
 
 STEPS = ("score", "modify", "mask", "normalize", "mix")
 

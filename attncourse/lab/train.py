@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 from tqdm import tqdm
 
-from attncourse.tasks import IGNORE, Batch
+from attncourse.lab.data import IGNORE, Batch
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
@@ -29,7 +29,7 @@ def fit(
 
     Args:
         model: called as ``model(*batch.inputs)``; answers logits (..., vocab).
-        draw: a task of `attncourse.tasks`, for example ``tasks.reversal``.
+        draw: a task of `attncourse.lab.data`, for example ``data.reversal``.
         steps: number of batches, each seen once.
         seed: of the data. Seed the model's weights yourself with ``torch.manual_seed``.
         loss: of outputs and targets; ``torch.nn.functional.mse_loss`` if the targets are no tokens.

@@ -1,0 +1,1 @@
+"""Small experiments: tasks whose right map is known, models that learn them, and their training."""
