@@ -54,7 +54,7 @@ check:
 
 lint: $(READY)
 	$(BIN)/ruff check --quiet .
-	$(BIN)/ruff format --quiet --check attncourse benchmarks chapters/_ext tests tools
+	$(BIN)/ruff format --quiet --check attncourse attngrade benchmarks chapters/_ext tests tools
 
 lab: $(READY)
 	$(BIN)/jupyter lab

@@ -25,7 +25,7 @@ import test_nbgrader as course  # noqa: E402
 from attacks import RIGHT, WRONG  # noqa: E402
 from yard import PATIENT, Yard, all_of  # noqa: E402
 
-from attncourse.grading.classroom.grade import Grader  # noqa: E402
+from attngrade.grade import Grader  # noqa: E402
 
 EXERCISE, KEPT = "02.causal_mask", ("02_causal_mask",)
 FAMILIES = ("comparisons", "checks", "liars", "peeking")
@@ -92,8 +92,8 @@ def main() -> None:
     rows = [[family, there[family], *(by[family] for by in fooled)] for family in FAMILIES]
     table = {
         "caption": "Hostile notebooks that earned a point",
-        "note": f"All answer {EXERCISE} wrongly. nbgrader's autograde and attncourse-grade graded the same ones in one run.",
-        "columns": ["family", "notebooks", "nbgrader", "attncourse-grade"],
+        "note": f"All answer {EXERCISE} wrongly. nbgrader's autograde and attngrade graded the same ones in one run.",
+        "columns": ["family", "notebooks", "nbgrader", "attngrade"],
         "rows": [*rows, ["all", *(sum(column) for column in list(zip(*rows, strict=True))[1:])]],
     }
     Path(os.environ[INSIDE]).write_text(json.dumps(table), encoding="utf-8")

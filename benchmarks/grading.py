@@ -25,7 +25,7 @@ import torch
 from grading_thousand import thousand
 from results import write_table
 
-from attncourse.grading.classroom.grade import Grader
+from attngrade.grade import Grader
 
 ROOT = Path(__file__).resolve().parent.parent
 GRADES = {"02_causal_mask", "02_causal_mask_answer"}
@@ -149,7 +149,7 @@ def speed() -> None:
     median = statistics.median(seconds)
     late = sorted(seconds)[math.ceil(0.95 * len(seconds)) - 1]
     rate = 1 / used
-    rows = [["attncourse-grade", *(round(x, 4) for x in (median, used)), round(rate, 1)]]
+    rows = [["attngrade", *(round(x, 4) for x in (median, used)), round(rate, 1)]]
     rows += [[k, round(wall, 2), round(cpu, 2), round(1 / cpu, 2)] for k, (wall, cpu) in others.items()]  # fmt: skip
     kept = rate >= LEAST_A_SECOND and median * 1000 <= MOST_MILLISECONDS
     write_table(

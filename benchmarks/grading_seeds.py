@@ -24,11 +24,11 @@ from typing import NamedTuple
 from results import write_table
 
 from attncourse.grading import load, names
-from attncourse.grading.classroom import Cell
-from attncourse.grading.classroom.session import Session
 from attncourse.grading.exercise import Exercise, Mistakes, Verdict
-from attncourse.grading.far.sandbox import Sandbox
 from attncourse.grading.observe import Close
+from attngrade import Cell
+from attngrade.far.sandbox import Sandbox
+from attngrade.session import Session
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = 5  # seeds of one exercise in one worker, before the next exercise comes

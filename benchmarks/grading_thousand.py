@@ -13,7 +13,7 @@ from pathlib import Path
 from results import write_table
 
 COUNT, WORKERS = 1000, 2
-COMMAND = sys.executable, "-m", "attncourse.grading.batch"
+COMMAND = sys.executable, "-m", "attngrade.batch"
 
 
 def thousand(copies: Callable, notebook, count: int = COUNT) -> None:

@@ -4,8 +4,8 @@ import os
 import signal
 from pathlib import Path
 
-from attncourse.grading.classroom import duty
-from attncourse.grading.classroom.grade import Grader
+from attngrade import duty
+from attngrade.grade import Grader
 
 DIARY = "DEADLY_DIARY"
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from attncourse.grading import load
-from attncourse.grading.classroom import Cell
-from attncourse.grading.classroom.session import Session
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
-from attncourse.grading.far.sandbox import Limits, Sandbox
+from attngrade import Cell
+from attngrade.far.sandbox import Limits, Sandbox
+from attngrade.session import Session
 
 MEBIBYTE = 2**20
 

@@ -17,10 +17,10 @@ import torch
 from test_notebooks import MASTERS, ROOT, STUDENTS
 
 from attncourse.grading import load, names
-from attncourse.grading.allow import violations
-from attncourse.grading.classroom import Cell
-from attncourse.grading.far.blocked import blocked
-from attncourse.grading.source import part_of, statements
+from attngrade import Cell
+from attngrade.allow import violations
+from attngrade.far.blocked import blocked
+from attngrade.source import part_of, statements
 
 SDPA = "torch.nn.functional.scaled_dot_product_attention"
 STRICT = replace(load("06.repair_no_softmax"), answer="answer")
@@ -209,6 +209,7 @@ def test_only_the_part_of_an_answer_counts():
         ("from attncourse import *", "cell 2 imports attncourse;"),
         ("import attncourse", "cell 2 imports attncourse;"),
         ("import attncourse.spec as s", "cell 2 imports attncourse.spec;"),
+        ("from attngrade.far import wire", "cell 2 imports attngrade.far.wire;"),
         ("from attncourse.grading import load", "cell 2 imports attncourse.grading.load;"),
         (
             "from attncourse.grading.tasks import load",

@@ -22,7 +22,7 @@ from yard import (
 )
 
 from attncourse.grading import load
-from attncourse.grading.classroom.grade import Grader
+from attngrade.grade import Grader
 
 # Cells that no notebook without IPython runs, and some that are meant to be too much for a reader.
 NO_PYTHON = {

@@ -17,7 +17,7 @@ from handmade import ANSWER, CHECK, SETUP, SOLVED, write
 from test_notebooks import STUDENTS
 from yard import descendants, ended
 
-COMMAND = Path(sys.executable).with_name("attncourse-grade")
+COMMAND = Path(sys.executable).with_name("attngrade")
 WRONG = "def causal_mask(n, m):\n    return torch.ones(n, m, dtype=torch.bool)"
 SLOW = "import time\ntime.sleep(6)"
 QUICK = [f"q{k:02}" for k in range(16)]

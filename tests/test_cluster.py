@@ -18,11 +18,11 @@ from distributed import Client, KilledWorker, LocalCluster, Security
 from handmade import ANSWER, CHECK, SETUP, write
 from test_journal import result
 
-from attncourse.grading.batch import main
-from attncourse.grading.classroom.cluster import Crew, local
-from attncourse.grading.classroom.duty import Order, Settings, Stopped, fingerprint, grade
-from attncourse.grading.classroom.journal import Journal
-from attncourse.grading.classroom.marking import handed_in, secret_in
+from attngrade.batch import main
+from attngrade.cluster import Crew, local
+from attngrade.duty import Order, Settings, Stopped, fingerprint, grade
+from attngrade.journal import Journal
+from attngrade.marking import handed_in, secret_in
 
 
 def scores(out: Path) -> dict[str, dict]:
@@ -124,7 +124,7 @@ def test_one_worker_grades_one_submission_at_a_time(monkeypatch):
         time.sleep(0.05)
         return len(going), going.remove(order)
 
-    monkeypatch.setattr("attncourse.grading.classroom.duty._grade", slowly)
+    monkeypatch.setattr("attngrade.duty._grade", slowly)
     settings = Settings(b"s" * 32, 60, 4096, course=fingerprint())
     with ThreadPoolExecutor() as pool:
         found = list(pool.map(lambda k: grade([k], settings), range(3)))
@@ -132,7 +132,7 @@ def test_one_worker_grades_one_submission_at_a_time(monkeypatch):
 
 
 def test_a_cluster_without_workers_is_not_waited_for_for_ever(monkeypatch):
-    monkeypatch.setattr("attncourse.grading.classroom.cluster.PATIENCE", 2)
+    monkeypatch.setattr("attngrade.cluster.PATIENCE", 2)
     client = Mock()
     client.scheduler_info.return_value = {"workers": {}}
     crew = Crew(client, Settings(b"s" * 32, 60, 4096))
@@ -141,7 +141,7 @@ def test_a_cluster_without_workers_is_not_waited_for_for_ever(monkeypatch):
 
 
 def test_a_cluster_that_is_not_there_is_a_plain_sentence(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("attncourse.grading.classroom.cluster.ANSWERING", 0.5)
+    monkeypatch.setattr("attngrade.cluster.ANSWERING", 0.5)
     write(tmp_path / "anna.ipynb", SETUP, ANSWER, CHECK)
     command = [str(tmp_path), "--out", str(tmp_path / "out"), "--scheduler"]
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
@@ -248,7 +248,7 @@ def test_what_cannot_be_done_is_a_plain_sentence(tmp_path, capsys, arguments, sa
     assert main([x.format(tmp_path) for x in arguments]) == 2
     said = capsys.readouterr().err
     assert says in said
-    assert said.startswith("attncourse-grade: ")
+    assert said.startswith("attngrade: ")
     assert not (tmp_path / "out" / "scores.csv").exists()
 
 
@@ -272,7 +272,7 @@ def test_where_nothing_can_be_graded_the_table_says_why(tmp_path, capsys, monkey
     (tmp_path / "class").mkdir()
     (tmp_path / "class" / "anna.ipynb").symlink_to("/etc/passwd")
     assert os.path.lexists(tmp_path / "class" / "anna.ipynb")
-    monkeypatch.setattr("attncourse.grading.classroom.cluster.LocalCluster", None)  # none is needed
+    monkeypatch.setattr("attngrade.cluster.LocalCluster", None)  # none is needed
     assert main([str(tmp_path / "class"), "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr()
     assert "No submission could be graded; the table says why." in said.err

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from attncourse.grading import load, names
-from attncourse.grading.classroom import Cell
-from attncourse.grading.classroom.session import Session
-from attncourse.grading.far.sandbox import Sandbox
-from attncourse.grading.far.wire import Lost
 from attncourse.grading.observe import Close
+from attngrade import Cell
+from attngrade.far.sandbox import Sandbox
+from attngrade.far.wire import Lost
+from attngrade.session import Session
 
 ROOT = Path(__file__).parents[1]
 MASK = "import torch\ndef causal_mask(n, m): return torch.arange(m) <= torch.arange(n)[:, None]"

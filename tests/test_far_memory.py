@@ -5,9 +5,9 @@ import torch
 from attacks import RIGHT, WRONG
 from faraway import MEBIBYTE, exercise, inside, judged
 
-from attncourse.grading.classroom import Cell
-from attncourse.grading.classroom.session import MOST_RESTARTS, Session
-from attncourse.grading.far.sandbox import Sandbox
+from attngrade import Cell
+from attngrade.far.sandbox import Sandbox
+from attngrade.session import MOST_RESTARTS, Session
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def box():
 
 # The worker says that nothing was made. Its memory is limited all the same.
 LIES = """
-import attncourse.grading.far.calling as calling
+import attngrade.far.calling as calling
 calling.made_by = lambda answer, *args: (answer(*args), (0, 0, ""))[1]
 """
 BUDGETS = "05.decode_without_copy", "06.grouped_query_attention", "07.absorbed_attention"

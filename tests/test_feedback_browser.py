@@ -5,10 +5,10 @@ from importlib.resources import files
 import pytest
 
 from attncourse.grading import load, names
-from attncourse.grading.classroom import Graded
-from attncourse.grading.classroom.feedback import page_names
-from attncourse.grading.classroom.report import Run, write
 from attncourse.grading.exercise import Verdict
+from attngrade import Graded
+from attngrade.feedback import page_names
+from attngrade.report import Run, write
 
 WIDTHS = {"phone": 360, "desktop": 1280}
 FIRST = [name for name in names() if name[:2] == "01"]

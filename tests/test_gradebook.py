@@ -6,10 +6,10 @@ import json
 import pytest
 
 from attncourse.grading import load, names
-from attncourse.grading.classroom import Graded
-from attncourse.grading.classroom.gradebook import main
-from attncourse.grading.classroom.report import Run, write
 from attncourse.grading.exercise import Verdict
+from attngrade import Graded
+from attngrade.gradebook import main
+from attngrade.report import Run, write
 
 FIRST = [name for name in names() if name[:2] == "01"]
 POINTS = [load(name).points for name in FIRST]

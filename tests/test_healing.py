@@ -6,7 +6,7 @@ import time
 import pytest
 from handmade import ANSWER, CHECK, SETUP, SOLVED, cell, sources, write
 
-from attncourse.grading.classroom.submissions import read
+from attngrade.submissions import read
 
 
 @pytest.fixture

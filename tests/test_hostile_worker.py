@@ -15,10 +15,10 @@ from safetensors.torch import save
 from yard import peak_memory
 
 from attncourse.grading import load
-from attncourse.grading.classroom import Cell
-from attncourse.grading.classroom.session import Session
-from attncourse.grading.far.peer import Peer
-from attncourse.grading.far.wire import MOST_NUMBERS, Lost, Memory, Packer, Pipe
+from attngrade import Cell
+from attngrade.far.peer import Peer
+from attngrade.far.wire import MOST_NUMBERS, Lost, Memory, Packer, Pipe
+from attngrade.session import Session
 
 MEBIBYTE = 2**20
 
@@ -164,7 +164,7 @@ def test_a_small_message_with_a_large_header_is_refused():
 
 @pytest.mark.parametrize("asks", [["call"] * 4, ["limit"], ["__class__"]])
 def test_a_worker_may_ask_for_little(asks, monkeypatch):
-    monkeypatch.setattr("attncourse.grading.far.peer.MOST_REQUESTS", 3)
+    monkeypatch.setattr("attngrade.far.peer.MOST_REQUESTS", 3)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         for name in asks:

@@ -3,10 +3,10 @@
 import pytest
 from handmade import ANSWER, CHECK, SETUP, write
 
-from attncourse.grading.batch import main
-from attncourse.grading.classroom import Graded
-from attncourse.grading.classroom.journal import Busy, Journal, Result, locked
 from attncourse.grading.exercise import Verdict
+from attngrade import Graded
+from attngrade.batch import main
+from attngrade.journal import Busy, Journal, Result, locked
 
 VERDICTS = (
     Verdict("02.causal_mask", "failed", 0, 1, ("called with 3, 5: wrong", "\ud800"), "The mask."),
@@ -70,6 +70,6 @@ def test_two_graders_cannot_share_a_folder(tmp_path, capsys):
         with pytest.raises(Busy), locked(out):
             pass
         assert main([str(tmp_path), "--out", str(out)]) == 2
-    assert "Another attncourse-grade is writing into" in capsys.readouterr().err
+    assert "Another attngrade is writing into" in capsys.readouterr().err
     with locked(out):
         pass

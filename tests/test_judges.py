@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes, Number
-from attncourse.grading.far.slate import clean_slate
+from attncourse.grading.isolation import torch_defaults
 from attncourse.grading.observe import Case
 
 
@@ -143,7 +143,7 @@ def test_a_check_leaves_the_notebook_as_it_was():
 def test_a_device_is_put_aside_and_back():
     torch.set_default_device("meta")
     try:
-        with clean_slate():
+        with torch_defaults():
             assert torch.ones(1).device.type == "cpu"
             assert not torch.overrides._get_current_function_mode_stack(), "nothing slows it"
             torch.set_default_device("cpu")

@@ -15,8 +15,8 @@ import attncourse
 from attncourse import MultiHeadAttention
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "attncourse"
-FILES = sorted(PACKAGE.rglob("*.py"))
+PACKAGE, GRADER = ROOT / "attncourse", ROOT / "attngrade"
+FILES = sorted([*PACKAGE.rglob("*.py"), *GRADER.rglob("*.py")])
 TOOLS = [*FILES, *(ROOT / "tests").glob("*.py"), *(ROOT / "tools").glob("*.py")]
 NOTEBOOKS = sorted(ROOT.glob("exercises/**/*.ipynb"))
 
@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "lab": (*GROUND, "layers", "cache", "variants", "lab"),
     "show": ("show",),
     "grading": ("grading", "spec"),
+    "attngrade": ("attngrade", "grading"),  # nothing of the course imports it
 }
 BOOTSTRAP = {"importlib", "os", "subprocess", "sys"}
 
@@ -48,18 +49,25 @@ def imports(source: str) -> set[str]:
 
 
 def part(path: Path) -> str:
-    """``layers`` for layers.py, ``grading`` for grading/tasks/t01.py."""
-    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+    """``layers`` for attncourse/layers.py, ``grading`` for attncourse/grading/tasks/t01.py."""
+    return owner(".".join(path.relative_to(ROOT).with_suffix("").parts))
+
+
+def owner(name: str) -> str:
+    """The part of the course that a name belongs to; all of the grader for classes is one part."""
+    package, *rest = name.split(".")
+    return rest[0] if package == "attncourse" and rest else package
 
 
 def forbidden(name: str, source: str) -> list[str]:
-    ours = [x for x in imports(source) if x.split(".")[0] == "attncourse"]
-    return [x for x in ours if x.split(".")[1] not in MAY_IMPORT[name]]
+    ours = [x for x in imports(source) if x.split(".")[0] in ("attncourse", "attngrade")]
+    return [x for x in ours if owner(x) not in MAY_IMPORT[name]]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(PACKAGE).as_posix())
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_module_imports_what_it_may(path):
     if path == PACKAGE / "__init__.py":
+        assert not any(x.startswith("attngrade") for x in imports(path.read_text("utf-8")))
         return
     assert not forbidden(part(path), path.read_text(encoding="utf-8"))
 
@@ -68,6 +76,8 @@ def test_a_forbidden_import_is_noticed():
     assert forbidden("grading", "from attncourse.steps import attention")
     assert forbidden("grading", "from attncourse import layers")
     assert forbidden("steps", "def f():\n    import attncourse.masks")
+    assert forbidden("grading", "from attngrade.far import wire")
+    assert forbidden("attngrade", "import attncourse.lab.data")
 
 
 def test_a_judge_of_an_exercise_needs_what_torch_needs():

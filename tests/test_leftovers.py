@@ -12,18 +12,18 @@ import pytest
 from faraway import MEBIBYTE, walls_stand
 from yard import descendants, ended
 
-from attncourse.grading.far.sandbox import sweep
-from attncourse.grading.far.walls import readable, walls
-from attncourse.grading.far.zygote import empty
+from attngrade.far.sandbox import sweep
+from attngrade.far.walls import readable, walls
+from attngrade.far.zygote import empty
 
 ROOT = Path(__file__).parents[1]
 IS_ROOT = os.geteuid() == 0
 
 HOLD = '''
 import json, os, sys, threading, time
-from attncourse.grading.classroom import Cell
-from attncourse.grading.classroom.session import Session
-from attncourse.grading.far.sandbox import Sandbox
+from attngrade import Cell
+from attngrade.session import Session
+from attngrade.far.sandbox import Sandbox
 
 sys.path.append("tests")
 from faraway import Told, exercise
@@ -140,18 +140,19 @@ def test_folders_are_emptied_around_what_is_mounted_there(tmp_path):
 
 
 def test_a_course_that_was_installed_is_hidden_too(tmp_path, monkeypatch):
-    """Where pip has put the package, its folder is covered by an empty one."""
+    """Where pip has put the packages, their folders are covered by empty ones."""
     if not shutil.which("bwrap"):
         walls_stand("not installed")
-    (tmp_path / "attncourse").mkdir()
-    (tmp_path / "attncourse" / "spec.py").write_text("")
+    for package in ("attncourse", "attngrade"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "spec.py").write_text("")
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
-    monkeypatch.setattr("attncourse.grading.far.walls.readable", lambda: [*system, tmp_path])
+    monkeypatch.setattr("attngrade.far.walls.readable", lambda: [*system, tmp_path])
     system = readable()
     listing = [
         sys.executable,
         "-c",
-        f"import os; print(os.listdir({str(tmp_path / 'attncourse')!r}))",
+        f"import os; print([os.listdir({str(tmp_path)!r} + x) for x in ('/attncourse', '/attngrade')])",
     ]
     command = [*walls(tmp_path, MEBIBYTE, IS_ROOT), *listing]
-    assert subprocess.run(command, capture_output=True, text=True).stdout == "[]\n"
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "[[], []]\n"

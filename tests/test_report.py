@@ -12,12 +12,12 @@ import pytest
 
 from attncourse.grading import load, names
 from attncourse.grading.__main__ import as_junit as one_as_junit
-from attncourse.grading.classroom import Graded
-from attncourse.grading.classroom.feedback import page_names
-from attncourse.grading.classroom.report import Run, write
 from attncourse.grading.exercise import Verdict
 from attncourse.grading.run import Score
 from attncourse.grading.visible import cell, shown, visible
+from attngrade import Graded
+from attngrade.feedback import page_names
+from attngrade.report import Run, write
 
 FIRST = [name for name in names() if name[:2] == "01"]
 SECOND = [name for name in names() if name[:2] == "02"]

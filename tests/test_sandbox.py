@@ -11,7 +11,7 @@ import pytest
 from faraway import LIMITS, inside, walled
 from yard import descendants, ended
 
-from attncourse.grading.far.sandbox import ENVIRONMENT
+from attngrade.far.sandbox import ENVIRONMENT
 
 ROOT = Path(__file__).parents[1]
 IS_ROOT = os.geteuid() == 0

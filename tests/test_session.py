@@ -11,11 +11,11 @@ from faraway import Told, exercise, inside
 from torch import nn
 
 from attncourse.grading import load
-from attncourse.grading.classroom import Cell
-from attncourse.grading.classroom.session import MOST_RESTARTS, Session
 from attncourse.grading.exercise import Calls
-from attncourse.grading.far.sandbox import Sandbox
 from attncourse.grading.observe import Case
+from attngrade import Cell
+from attngrade.far.sandbox import Sandbox
+from attngrade.session import MOST_RESTARTS, Session
 
 MASK = "def causal_mask(n, m):\n    import torch\n    return torch.arange(m) <= torch.arange(n)[:, None]"
 NO_MASK = "def causal_mask(n, m):\n    import torch\n    return torch.ones(n, m, dtype=torch.bool)"
@@ -137,7 +137,7 @@ def test_what_one_exercise_forbids_another_allows(box):
 
 
 def test_all_of_a_submission_has_a_limit_too(box, monkeypatch):
-    monkeypatch.setattr("attncourse.grading.classroom.session.MOST_LIMITS", 1.5)
+    monkeypatch.setattr("attngrade.session.MOST_LIMITS", 1.5)
     hang = [Cell(k, "while True: pass") for k in range(9)]
     start = time.monotonic()
     with Session(box, [*hang, Cell(9, MASK)], 3) as session:

@@ -13,7 +13,7 @@ from handmade import SOLVED, sources
 from test_notebooks import MASTERS, ROOT, STUDENTS, each
 
 from attncourse.grading import load, names
-from attncourse.grading.classroom.submissions import read
+from attngrade.submissions import read
 
 
 @cache

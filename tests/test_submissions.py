@@ -12,7 +12,7 @@ import pytest
 from handmade import ANSWER, CHECK, SETUP, SOLVED, cell, write
 from test_notebooks import MASTERS, ROOT, STUDENTS
 
-from attncourse.grading.classroom.submissions import collect, duplicates, read
+from attngrade.submissions import collect, duplicates, read
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_file_that_is_exchanged_while_it_is_looked_at(by, tmp_path, monkeypatc
 
 
 def test_files_without_end_are_not_read_to_their_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("attncourse.grading.classroom.submissions.LARGEST_DIGEST", 1000)
+    monkeypatch.setattr("attngrade.submissions.LARGEST_DIGEST", 1000)
     path, opened = tmp_path / "anna.ipynb", os.open
     path.write_bytes(bytes(1001))
     submission = read("anna", path, tmp_path)
@@ -169,7 +169,7 @@ def test_a_file_that_vanished_or_may_not_be_read(tmp_path):
     (tmp_path / "emil").mkdir(mode=0)
     code = (
         "import os, sys; from pathlib import Path\n"
-        "from attncourse.grading.classroom.submissions import read\n"
+        "from attngrade.submissions import read\n"
         "read('warm', Path('/dev/null'), Path('/dev'))\n"
         "os.geteuid() or os.setegid(65534) or os.seteuid(65534)\n"
         "for path in map(Path, sys.argv[1:]): print(read('anna', path, path.parent).problems)"

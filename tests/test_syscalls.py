@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from faraway import inside, walled
 
-from attncourse.grading.far.syscalls import MACHINES
+from attngrade.far.syscalls import MACHINES
 
 ROOT = Path(__file__).parents[1]
 IS_ROOT = os.geteuid() == 0
@@ -117,7 +117,7 @@ def test_keys_of_the_teacher_and_of_others_are_out_of_reach():
 import ctypes, sys
 sys.path.append("tests")
 from faraway import inside
-from attncourse.grading.far.sandbox import Sandbox
+from attngrade.far.sandbox import Sandbox
 
 libc, source = ctypes.CDLL(None), {KEYS!r}
 libc.syscall(250, 1, None)  # a keyring as a login makes it

@@ -16,22 +16,22 @@ from test_nbgrader import CONFIG
 from test_notebooks import ROOT
 from yard import all_of
 
-from attncourse.grading import batch, load, names
-from attncourse.grading.classroom import Graded, gradebook
-from attncourse.grading.classroom.grade import sentence
-from attncourse.grading.classroom.report import write
-from attncourse.grading.classroom.submissions import collect, duplicates, read
-from attncourse.grading.classroom.table import Run, tabulate
+from attncourse.grading import load, names
 from attncourse.grading.exercise import Verdict
-from attncourse.grading.far.sandbox import Sandbox
+from attngrade import Graded, batch, gradebook
+from attngrade.far.sandbox import Sandbox
+from attngrade.grade import sentence
+from attngrade.report import write
+from attngrade.submissions import collect, duplicates, read
+from attngrade.table import Run, tabulate
 
 PAGE = (ROOT / "chapters" / "teachers.md").read_text(encoding="utf-8")
 TUTOR = (ROOT / "exercises" / "AGENTS.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 COMMANDS = {
-    "attncourse-grade": "attncourse.grading.batch",
-    "attncourse.grading.classroom.gradebook": "attncourse.grading.classroom.gradebook",
+    "attngrade ": "attngrade",
+    "attngrade.gradebook": "attngrade.gradebook",
 }
 OTHERS = {"--privileged", "--nthreads"}  # of Docker and dask
 
@@ -102,8 +102,8 @@ def test_the_command_leaves_these_files_and_codes(tmp_path, capsys):
 
 def test_every_status_is_explained():
     used = set()
-    grading = ROOT / "attncourse" / "grading"
-    for path in (grading / "exercise.py", grading / "batch.py", *grading.glob("classroom/*.py")):
+    course = ROOT / "attncourse" / "grading"
+    for path in (course / "exercise.py", *ROOT.glob("attngrade/*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if getattr(getattr(node, "func", None), "id", "") == "Verdict" and node.args:
                 used.add(ast.literal_eval(node.args[1]))

@@ -12,8 +12,8 @@ import numpy
 import pytest
 import torch
 
-from attncourse.grading.far.peer import raised
-from attncourse.grading.far.wire import Lost, Memory, Packer, Pipe
+from attngrade.far.peer import raised
+from attngrade.far.wire import Lost, Memory, Packer, Pipe
 
 MEBIBYTE = 2**20
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from attacks import NAMES, RIGHT, WRONG, Attack
 
-from attncourse.grading.classroom.grade import Grader
-from attncourse.grading.far.sandbox import Limits
+from attngrade.far.sandbox import Limits
+from attngrade.grade import Grader
 
 ROOT = Path(__file__).parents[1]
 SETUP = """import math
@@ -133,7 +133,7 @@ class Yard:
             for folder, folders, names in os.walk(place):
                 folders[:] = [x for x in folders if x not in (".git", "site-packages")]
                 found += [f"{folder}/{x}" for x in (*folders, *names) if self.tag in x]
-        for path in (*ROOT.glob("attncourse/**/*.py"), *ROOT.glob("exercises/*.ipynb")):
+        for path in (*ROOT.glob("attn*/**/*.py"), *ROOT.glob("exercises/*.ipynb")):
             if self.tag in path.read_text(encoding="utf-8"):
                 found.append(str(path))
         return found

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
-from attncourse.grading.far.slate import clean_slate
+from attncourse.grading.isolation import torch_defaults
 from attncourse.grading.observe import (
     Case,
     NotAttempted,
@@ -165,8 +165,8 @@ class Exercise:
         hints: three, of increasing strength.
         accepted: right answers in different styles, by the name of the style.
         mistakes: wrong answers, each with its sentence.
-        forbids: ready-made answers, such as ``torch.nn.MultiheadAttention``; keys of
-            `attncourse.grading.far.blocked.FUNCTIONS`. The course's own code is never allowed.
+        forbids: ready-made answers, such as ``torch.nn.MultiheadAttention``; the grader for classes
+            must know how to block them. The course's own code is never allowed.
     """
 
     name: str
@@ -202,7 +202,7 @@ class Exercise:
         try:
             if answer is None or answer is ...:
                 raise NotAttempted
-            with clean_slate():
+            with torch_defaults():
                 seen = self.judge.observe(answer, seed)
         except NotAttempted:
             return Verdict(self.name, "not attempted", 0, self.points)
@@ -215,7 +215,7 @@ class Exercise:
         """The sentence of the mistake that shows the same; failing that, the same where it ran."""
         shown = []
         for mistake in self.mistakes:
-            with clean_slate():
+            with torch_defaults():
                 shown.append((self.judge.observe(mistake.answer, seed), mistake.says))
             if not differences(shown[-1][0], seen):
                 return mistake.says
@@ -233,7 +233,7 @@ class Exercise:
 @lru_cache(maxsize=64)
 def expected_of(judge: Judge, seed: int) -> Observations:
     """What a right answer shows to this judge on the inputs of this seed."""
-    with clean_slate():
+    with torch_defaults():
         return judge.expected(seed)
 
 

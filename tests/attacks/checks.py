@@ -163,7 +163,7 @@ class Everything(type(sys)):
     __hash__ = None
 sys.modules["attncourse"].__class__ = Everything
 sys.modules["attncourse.grading"].__class__ = Everything
-for name in [n for n in sys.modules if n.startswith("attncourse")]:
+for name in [n for n in sys.modules if n.startswith(("attncourse", "attngrade"))]:
     sys.modules[name] = Everything(name)
 """,
 )

@@ -82,7 +82,7 @@ ATTACKS.instead(
 import sys
 
 def causal_mask(n, m):
-    modules = [x for name, x in list(sys.modules.items()) if name.startswith("attncourse")]
+    modules = [x for name, x in list(sys.modules.items()) if name.startswith(("attncourse", "attngrade"))]
     return use([getattr(x, name, None) for x in modules for name in NAMES], n, m)
 """,
 )
@@ -207,7 +207,7 @@ import inspect, linecache, sys
 def causal_mask(n, m):
     found = []
     for name, module in list(sys.modules.items()):
-        if name.startswith("attncourse"):
+        if name.startswith(("attncourse", "attngrade")):
             try:
                 source = inspect.getsource(module)
             except (OSError, TypeError):

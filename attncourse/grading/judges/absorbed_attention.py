@@ -2,7 +2,7 @@
 
 import torch
 
-from attncourse.grading.far.measure import made_by
+from attncourse.grading.allocations import made_by
 from attncourse.grading.judges.largest import Budget
 from attncourse.grading.observe import Case, Raised
 

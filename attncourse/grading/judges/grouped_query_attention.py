@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.far.measure import made_by
+from attncourse.grading.allocations import made_by
 from attncourse.grading.judges.largest import Budget
 from attncourse.grading.observe import Case, Raised
 

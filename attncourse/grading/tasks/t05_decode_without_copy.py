@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
+from attncourse.grading.allocations import made_by
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.far.measure import made_by
 from attncourse.grading.judges.largest import Budget
 from attncourse.grading.observe import Case
 

@@ -1,6 +1,6 @@
 """What an exercise forbids, found in the source of a submission before anything runs.
 
-The first fence; the second is `attncourse.grading.far.blocked`. Where an exercise forbids something,
+The first fence; the second is `attngrade.far.blocked`. Where an exercise forbids something,
 this is a list of what is allowed, for lists of what is not have gaps: every dotted name is followed
 on the real modules, and none may lead to what is forbidden or to a tool that finds things by text.
 """
@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import chain as joined
 
-from attncourse.grading.classroom import Cell
 from attncourse.grading.exercise import Exercise
-from attncourse.grading.reach import (
+from attngrade import Cell
+from attngrade.reach import (
     BUILTINS,
     DUNDERS,
     FOREIGN,
@@ -22,8 +22,9 @@ from attncourse.grading.reach import (
     ready_made,
     spelled,
 )
-from attncourse.grading.source import UNREADABLE, Chain, Statement, part_of, statements
+from attngrade.source import UNREADABLE, Chain, Statement, part_of, statements
 
+PACKAGES = ("attncourse", "attngrade")
 GRADING = {f"attncourse.grading{end}" for end in ("", ".check", ".hint", ".status", ".CheckFailed")}
 Numbered = list[tuple[int, Statement]]
 
@@ -41,10 +42,10 @@ def violations(cells: tuple[Cell, ...], exercise: Exercise) -> list[str]:
 
     Cost: 1 ms for a notebook of 40 cells that was looked at before, 10 ms for a new one.
     """
-    if not exercise.forbids and not any("attncourse" in cell.source for cell in cells):
+    if not exercise.forbids and not any(_may_name_us(cell.source) for cell in cells):
         return []
     if not exercise.forbids and not any(
-        _of_the_course(s) for c in cells if "attncourse" in c.source for s in statements(c.source)
+        _of_the_course(s) for c in cells if _may_name_us(c.source) for s in statements(c.source)
     ):
         return []
     notebook = [(cell.number, s) for cell in cells for s in statements(cell.source)]
@@ -55,10 +56,14 @@ def violations(cells: tuple[Cell, ...], exercise: Exercise) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _may_name_us(source: str) -> bool:
+    return any(package in source for package in PACKAGES)
+
+
 def _of_the_course(statement: Statement) -> list[str]:
     """Paths of the course's own code that a statement imports."""
     paths = {path for _, path, kind in statement.imports if kind != "package"}
-    return sorted(x for x in paths - GRADING if x.split(".")[0] == "attncourse")
+    return sorted(x for x in paths - GRADING if x.split(".")[0] in PACKAGES)
 
 
 def _course(notebook: Numbered, part: set[int]) -> Iterator[str]:
@@ -126,7 +131,7 @@ class _Fence:
 
     def _imports(self, statement: Statement, inside: bool) -> Iterator[str]:
         for name, path, _ in statement.imports:
-            if path.startswith("attncourse"):
+            if path.startswith(PACKAGES):
                 continue  # told for every exercise
             if name == "self":
                 yield f"calls {path} self; import it under its own name"
@@ -143,7 +148,7 @@ class _Fence:
         paths = self.paths[chain.root] if chain.root in known else ()
         ends = [".".join((path, *chain.attributes)) for path in paths]
         for path in ends:
-            if path.startswith("attncourse"):
+            if path.startswith(PACKAGES):
                 continue
             reached = follow(path)
             yield from self._told(reached, path, inside)

@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from attncourse.grading.classroom import Graded
 from attncourse.grading.exercise import Verdict
 from attncourse.grading.tasks import load
+from attngrade import Graded
 
 Key = tuple[str, str, str]
 
@@ -29,7 +29,7 @@ class Result:
 
     Args:
         graded: the verdicts.
-        likeness: as `attncourse.grading.classroom.submissions.likeness` has it.
+        likeness: as `attngrade.submissions.likeness` has it.
         official: False when its code ran without a sandbox.
         protections: of the machine on which it ran.
         kept: whether it is worth a line. Where the grader itself failed, the next run tries again.
@@ -54,7 +54,7 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Busy(
-                f"Another attncourse-grade is writing into {folder}. "
+                f"Another attngrade is writing into {folder}. "
                 "Wait for it, or give another folder with --out."
             ) from None
         yield

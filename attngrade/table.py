@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from attncourse.grading.classroom import Graded
 from attncourse.grading.exercise import Exercise, Verdict
 from attncourse.grading.tasks import load, names
+from attngrade import Graded
 
 
 @dataclass(frozen=True)

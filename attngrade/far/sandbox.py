@@ -11,18 +11,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from attncourse.grading.far.cgroup import Cgroup
-from attncourse.grading.far.walls import walls
-from attncourse.grading.far.wire import Lost, Pipe
+from attncourse.grading import allocations, isolation
+from attngrade.far.cgroup import Cgroup
+from attngrade.far.walls import walls
+from attngrade.far.wire import Lost, Pipe
 
 HERE = Path(__file__).parent
 FAR_FILES = (
     "__init__.py",
     "blocked.py",
     "calling.py",
-    "measure.py",
     "peer.py",
-    "slate.py",
     "syscalls.py",
     "wire.py",
     "worker.py",
@@ -32,7 +31,7 @@ READY_SECONDS = 120
 IN_FORCE = "in force"
 MIB = 2**20
 OVERHEAD = 32 * MIB  # of a limited call: pages that are copied on a write, and tables of pages
-START = "import sys; sys.path.insert(0, {course!r}); from attncourse.grading.far import zygote; zygote.main({control}, {uid}, {scratch})"
+START = "import sys; sys.path.insert(0, {course!r}); from attngrade.far import zygote; zygote.main({control}, {uid}, {scratch})"
 ENVIRONMENT = {
     "HOME": "/tmp",
     "PATH": "/usr/bin:/bin",
@@ -84,7 +83,7 @@ class Sandbox:
     Args:
         limits: of every submission.
         bubblewrap: False leaves it out.
-        course: what workers import as this package; by default a copy without answers.
+        course: the folder that workers import the packages from; by default copies without answers.
 
     ``protections`` pairs what protects with "in force", or with the reason why it is not.
     """
@@ -266,11 +265,14 @@ def sweep() -> None:
 
 
 def build_course(folder: Path) -> Path:
-    """All that a submission sees of this package: a `check` that only listens, and the far side."""
-    far = folder / "attncourse" / "grading" / "far"
-    far.mkdir(parents=True)
+    """All that a submission sees of the packages: a `check` that only listens, and the far side."""
+    grading, far = folder / "attncourse" / "grading", folder / "attngrade" / "far"
+    for package in (grading, far):
+        package.mkdir(parents=True)
+        (package.parent / "__init__.py").write_text('"""Not here: answers are your own."""\n')
+    shutil.copy(HERE / "stub.py", grading / "__init__.py")
+    for module in (allocations, isolation):
+        shutil.copy(module.__file__, grading)
     for name in FAR_FILES:
         shutil.copy(HERE / name, far / name)
-    shutil.copy(HERE / "stub.py", far.parent / "__init__.py")
-    (far.parent.parent / "__init__.py").write_text('"""Not here: answers are your own."""\n')
     return folder

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
-class Made(NamedTuple):
+class Allocations(NamedTuple):
     """What a call has made, in numbers (not bytes) of the memory that a tensor stands on.
 
     Args:
@@ -21,14 +21,14 @@ class Made(NamedTuple):
     how: str = ""
 
 
-class Watch(TorchDispatchMode):
+class AllocationRecorder(TorchDispatchMode):
     """Remembers the largest tensors that operations return."""
 
     def __init__(self, inputs: tuple):
         super().__init__()
         given = [x for x in inputs if isinstance(x, Tensor)]
         self.known = {x.untyped_storage().data_ptr() for x in given}
-        self.made = Made()
+        self.made = Allocations()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
@@ -45,13 +45,13 @@ class Watch(TorchDispatchMode):
         if numbers > new and memory.data_ptr() not in self.known:
             name = getattr(func, "__name__", str(func)).split(".")[0]
             new, how = numbers, f"{name} makes one of shape {tuple(x.shape)}"
-        self.made = Made(max(numbers, self.made.largest), new, how)
+        self.made = Allocations(max(numbers, self.made.largest), new, how)
 
 
-def made_by(answer: Any, *args: Any) -> Made:
+def made_by(answer: Any, *args: Any) -> Allocations:
     """Call the answer without gradients and watch what it makes; an answer far away is watched there."""
     if hasattr(answer, "far_made_by"):
-        return Made(*answer.far_made_by(*args))
-    with torch.no_grad(), Watch(args) as watch:
+        return Allocations(*answer.far_made_by(*args))
+    with torch.no_grad(), AllocationRecorder(args) as watch:
         answer(*args)
     return watch.made

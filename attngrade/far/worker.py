@@ -15,11 +15,11 @@ import numpy
 import torch
 from torch import nn
 
-from attncourse.grading.far.blocked import blocked
-from attncourse.grading.far.calling import Calls, StandIn, modes_of
-from attncourse.grading.far.peer import Peer, described
-from attncourse.grading.far.slate import clean_slate
-from attncourse.grading.far.wire import Lost, Pipe
+from attncourse.grading.isolation import torch_defaults
+from attngrade.far.blocked import blocked
+from attngrade.far.calling import Calls, StandIn, modes_of
+from attngrade.far.peer import Peer, described
+from attngrade.far.wire import Lost, Pipe
 
 
 class Worker:
@@ -70,7 +70,7 @@ class Worker:
     def begin(self, name: str, variable: str, forbidden: list[str]) -> tuple[bool, bool, Any]:
         """Get ready for an exercise: is there an answer, does it keep tensors, and the answer."""
         self.exercise.close()
-        self.exercise.enter_context(clean_slate())
+        self.exercise.enter_context(torch_defaults())
         self.exercise.enter_context(blocked(tuple(forbidden)))
         # The source of what is forbidden was read from the name of the answer on; so this is judged.
         checked = name in self.answers and not forbidden

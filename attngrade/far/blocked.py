@@ -1,6 +1,6 @@
 """What an exercise forbids raises an error at run time, by whatever name or alias it is called.
 
-The second fence. The first, `attncourse.grading.allow`, reads the source before anything runs.
+The second fence. The first, `attngrade.allow`, reads the source before anything runs.
 """
 
 import sys

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from attncourse.grading.classroom import Cell, Submission
-from attncourse.grading.classroom.cells import Unreadable, pieces_of
-from attncourse.grading.classroom.healing import Piece, answers, grade_ids, heal
 from attncourse.grading.tasks import names
+from attngrade import Cell, Submission
+from attngrade.cells import Unreadable, pieces_of
+from attngrade.healing import Piece, answers, grade_ids, heal
 
 MEGABYTE = 10**6
 LARGEST_FILE = 20 * MEGABYTE

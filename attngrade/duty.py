@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from attncourse.grading.classroom import Graded
-from attncourse.grading.classroom.grade import Grader
-from attncourse.grading.classroom.journal import Result
-from attncourse.grading.classroom.submissions import likeness, understand
-from attncourse.grading.far.sandbox import MIB, Limits
+from attncourse import grading
+from attngrade import Graded
+from attngrade.far.sandbox import MIB, Limits
+from attngrade.grade import Grader
+from attngrade.journal import Result
+from attngrade.submissions import likeness, understand
 
 # Of this process: the module is imported once in each worker, so there is one grader.
 _busy = threading.Lock()
@@ -71,8 +72,12 @@ class Settings:
 @cache
 def fingerprint() -> str:
     """The version of the course, and a digest of all that grades: an edited exercise is graded anew."""
-    package = Path(__file__).parents[2]
-    files = [*sorted((package / "grading").rglob("*.py")), package / "spec.py"]
+    course = Path(grading.__file__).parent
+    both = (course, Path(__file__).parent)
+    files = [
+        *(x for folder in both for x in sorted(folder.rglob("*.py"))),
+        course.parent / "spec.py",
+    ]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
     return f"{importlib.metadata.version('attncourse')} {digest[:16]}"
 

@@ -1,6 +1,6 @@
 """Grading a class: what is handed from step to step.
 
-The code of a submission never runs here. It runs in the worker of `attncourse.grading.far`.
+The code of a submission never runs here. It runs in the worker of `attngrade.far`.
 """
 
 from dataclasses import dataclass

@@ -13,14 +13,14 @@ from threading import Event
 from distributed import Client
 from tqdm import tqdm
 
-from attncourse.grading.classroom import Graded, Submission
-from attncourse.grading.classroom.cluster import Crew
-from attncourse.grading.classroom.duty import Order, Settings
-from attncourse.grading.classroom.journal import Journal, Result
-from attncourse.grading.classroom.report import write
-from attncourse.grading.classroom.submissions import alike, collect, contents, likeness
-from attncourse.grading.classroom.table import Run, Table
-from attncourse.grading.far.sandbox import IN_FORCE
+from attngrade import Graded, Submission
+from attngrade.cluster import Crew
+from attngrade.duty import Order, Settings
+from attngrade.far.sandbox import IN_FORCE
+from attngrade.journal import Journal, Result
+from attngrade.report import write
+from attngrade.submissions import alike, collect, contents, likeness
+from attngrade.table import Run, Table
 
 Found = list[tuple[str, Path]]
 SECRET_BYTES = 32

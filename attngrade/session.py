@@ -7,13 +7,13 @@ from contextlib import contextmanager, suppress
 
 import torch
 
-from attncourse.grading.classroom import Cell
-from attncourse.grading.classroom.stand_ins import stand_in
 from attncourse.grading.exercise import Exercise, Verdict
-from attncourse.grading.far.calling import Calls
-from attncourse.grading.far.peer import Peer, raised
-from attncourse.grading.far.sandbox import Sandbox
-from attncourse.grading.far.wire import Lost
+from attngrade import Cell
+from attngrade.far.calling import Calls
+from attngrade.far.peer import Peer, raised
+from attngrade.far.sandbox import Sandbox
+from attngrade.far.wire import Lost
+from attngrade.stand_ins import stand_in
 
 MOST_RESTARTS = 8
 MOST_LIMITS = 15  # the whole submission may take so many times what one cell may

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from attncourse.grading.far.syscalls import deny
+from attngrade.far.syscalls import deny
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -86,8 +86,8 @@ class Zygote:
             return
         prctl(PR_SET_DUMPABLE, 1)  # the zygote is closed to its workers; they are not to themselves
         from attncourse import grading
-        from attncourse.grading.far.wire import Pipe
-        from attncourse.grading.far.worker import work
+        from attngrade.far.wire import Pipe
+        from attngrade.far.worker import work
 
         work(Pipe(socket.socket(fileno=3), most_bytes), getattr(grading, "_answers", {}))
 
@@ -228,8 +228,8 @@ def warm_up() -> None:
     import matplotlib
     import torch
 
-    from attncourse.grading.far import worker
-    from attncourse.grading.far.measure import made_by
+    from attncourse.grading.allocations import made_by
+    from attngrade.far import worker
 
     matplotlib.use("agg")
     import matplotlib.pyplot  # noqa: F401

@@ -18,7 +18,7 @@ import dask.config
 from distributed import Client, Future, KilledWorker, LocalCluster, Security
 from distributed.utils import silence_logging_cmgr
 
-from attncourse.grading.classroom.duty import (
+from attngrade.duty import (
     NoSandbox,
     Order,
     Settings,
@@ -27,7 +27,7 @@ from attncourse.grading.classroom.duty import (
     grade,
     release,
 )
-from attncourse.grading.classroom.journal import Result
+from attngrade.journal import Result
 
 # A worker has the next orders at hand while the results of the last travel.
 AHEAD = 2

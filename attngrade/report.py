@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from attncourse.grading.classroom import Graded
-from attncourse.grading.classroom.feedback import GENERATOR, page_names, pages
-from attncourse.grading.classroom.table import Run, Table, tabulate
 from attncourse.grading.junit import suite_of
 from attncourse.grading.visible import cell
+from attngrade import Graded
+from attngrade.feedback import GENERATOR, page_names, pages
+from attngrade.table import Run, Table, tabulate
 
 
 def write(graded: Iterable[Graded], run: Run, folder: Path) -> Table:

@@ -1,4 +1,4 @@
-"""``attncourse-grade submissions/ --out results/``: grade a class that need not be trusted.
+"""``attngrade submissions/ --out results/``: grade a class that need not be trusted.
 
 Every submission runs in a sandbox that knows no answers. The run may be killed at any moment; the
 same command goes on where it was.
@@ -24,7 +24,7 @@ AGAIN = "What was graded is kept: give the same command again to go on."
 
 
 def command() -> NoReturn:
-    """Entry point of ``attncourse-grade``: exits with what `main` returns."""
+    """Entry point of ``attngrade``: exits with what `main` returns."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), _stop)
     sys.exit(main())
@@ -44,8 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = parser().parse_args(arguments)
     try:
-        from attncourse.grading.classroom.duty import NoSandbox, Stopped
-        from attncourse.grading.classroom.journal import Busy
+        from attngrade.duty import NoSandbox, Stopped
+        from attngrade.journal import Busy
     except ModuleNotFoundError as error:
         return _refuse(f"This needs {error.name}; install it with: pip install 'attncourse[class]'")
     try:
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The options of the command."""
-    parser = argparse.ArgumentParser(prog="attncourse-grade", description=DESCRIPTION)
+    parser = argparse.ArgumentParser(prog="attngrade", description=DESCRIPTION)
     add = parser.add_argument
     add("submissions", type=Path, help="the folder that was handed in")
     add("--out", type=Path, required=True, metavar="FOLDER", help="where the results go")
@@ -89,10 +89,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _grade(options: argparse.Namespace) -> int:
-    from attncourse.grading.classroom.cluster import local, remote
-    from attncourse.grading.classroom.duty import Settings, fingerprint
-    from attncourse.grading.classroom.journal import locked
-    from attncourse.grading.classroom.marking import handed_in, mark, secret_in
+    from attngrade.cluster import local, remote
+    from attngrade.duty import Settings, fingerprint
+    from attngrade.journal import locked
+    from attngrade.marking import handed_in, mark, secret_in
 
     if options.out.exists() and not options.out.is_dir():
         raise ValueError(f"{options.out} is a file; --out needs a folder")
@@ -134,7 +134,7 @@ def _summary(table, out: Path) -> list[str]:
 
 
 def _refuse(why: str, code: int = NOTHING) -> int:
-    print(f"attncourse-grade: {why.rstrip('.')}.", file=sys.stderr)
+    print(f"attngrade: {why.rstrip('.')}.", file=sys.stderr)
     return code
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from attncourse.grading.far.calling import StandIn, call
-from attncourse.grading.far.peer import Far, Peer
-from attncourse.grading.far.wire import Lost
+from attngrade.far.calling import StandIn, call
+from attngrade.far.peer import Far, Peer
+from attngrade.far.wire import Lost
 
 
 class FarClass(type):

@@ -61,7 +61,7 @@ NEVER = {
 }
 # Libraries that need not be here to be allowed: their names are only looked at.
 FOREIGN = _words(
-    "IPython altair attncourse beartype einops ipywidgets jaxtyping matplotlib pandas plotly pytest "
+    "IPython altair attncourse attngrade beartype einops ipywidgets jaxtyping matplotlib pandas plotly pytest "
     "rich scipy seaborn sklearn tabulate torchinfo torchvision tqdm typing_extensions"
 )
 BUILTINS = {

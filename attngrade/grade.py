@@ -8,13 +8,13 @@ import hashlib
 import hmac
 from pathlib import Path
 
-from attncourse.grading.allow import violations
-from attncourse.grading.classroom import Graded, Submission
-from attncourse.grading.classroom.session import Session, not_found
-from attncourse.grading.classroom.submissions import read
 from attncourse.grading.exercise import Verdict
-from attncourse.grading.far.sandbox import Limits, Sandbox
 from attncourse.grading.tasks import load, names
+from attngrade import Graded, Submission
+from attngrade.allow import violations
+from attngrade.far.sandbox import Limits, Sandbox
+from attngrade.session import Session, not_found
+from attngrade.submissions import read
 
 
 class Grader:

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attncourse.grading.far.measure import made_by
-from attncourse.grading.far.peer import Far, Peer, opened, reply_of
-from attncourse.grading.far.wire import Lost
+from attncourse.grading.allocations import made_by
+from attngrade.far.peer import Far, Peer, opened, reply_of
+from attngrade.far.wire import Lost
 
 
 class StandIn(Far):

@@ -6,7 +6,7 @@ import torch
 
 
 @contextmanager
-def clean_slate():
+def torch_defaults():
     """float32, gradients, the CPU, whatever a notebook or an answer has set; nothing stays behind."""
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
     random = torch.get_rng_state()

@@ -1,4 +1,4 @@
-"""``python -m attncourse.grading.classroom.gradebook results/scores.json --format canvas --out grades.csv``.
+"""``python -m attngrade.gradebook results/scores.json --format canvas --out grades.csv``.
 
 Turns the scores of a class into the CSV that a gradebook imports. The points are added up afresh
 from the verdicts, so points that a teacher changed in ``scores.json`` are exported as changed.
@@ -33,8 +33,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from attncourse.grading.classroom.report import csv_text, replace
 from attncourse.grading.visible import cell, visible
+from attngrade.report import csv_text, replace
 
 COLUMNS = ("student", "name", "id", "sis_user_id", "sis_login_id", "section", "email")
 POINTS_ROW = "Points Possible"
@@ -76,7 +76,7 @@ def read_scores(path: Path) -> tuple[dict[str, float], dict[str, dict[str, float
         raise Unusable(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, KeyError, TypeError) as error:
         raise Unusable(
-            f"{path} is not a scores.json of attncourse-grade ({type(error).__name__}: {error}). "
+            f"{path} is not a scores.json of attngrade ({type(error).__name__}: {error}). "
             "If it was edited, look for a missing comma or quote."
         ) from None
 
@@ -181,10 +181,10 @@ def left_out(entries: list[Entry], form: str) -> list[tuple[Entry, str]]:
 def main(arguments: list[str] | None = None) -> int:
     """Write the CSV; returns 0, or 1 where a submission was left out, or 2 where nothing was written."""
     parser = argparse.ArgumentParser(
-        prog="python -m attncourse.grading.classroom.gradebook",
+        prog="python -m attngrade.gradebook",
         description="Turn scores.json into the CSV that a gradebook imports.",
     )
-    parser.add_argument("scores", type=Path, help="the scores.json of attncourse-grade")
+    parser.add_argument("scores", type=Path, help="the scores.json of attngrade")
     parser.add_argument("--format", choices=FORMATS, default="plain", dest="form")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
     parser.add_argument("--roster", type=Path, metavar="FILE", help="who is who, as CSV")

@@ -17,11 +17,11 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from attncourse.grading.classroom.table import Row, Run, Table
 from attncourse.grading.exercise import Verdict
 from attncourse.grading.notebook import report
 from attncourse.grading.tasks import load
 from attncourse.grading.visible import shown
+from attngrade.table import Row, Run, Table
 
 HERE = Path(__file__).parent
 LONGEST_NAME, LONGEST_MESSAGE = 80, 600
@@ -33,7 +33,7 @@ DEVICES = {"con", "prn", "aux", "nul", *(f"{x}{n}" for x in ("com", "lpt") for n
 TAKEN = DEVICES | {"index"}
 
 # How our own pages are told from other files.
-GENERATOR = "attncourse-grade"
+GENERATOR = "attngrade"
 
 # Every status has its words; a colour and a sign come on top. Others are neither right nor wrong.
 SIGNS = {"passed": "✓", "failed": "✗"}

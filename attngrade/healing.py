@@ -11,8 +11,8 @@ from functools import cache, cached_property
 from itertools import islice, pairwise
 from textwrap import dedent
 
-from attncourse.grading.classroom.plain import error_line, parse, plain
 from attncourse.grading.tasks import load, names
+from attngrade.plain import error_line, parse, plain
 
 # Only text with such a line is worth a look by the parser.
 _LOOKS_LIKE_CODE = re.compile(r"^(?:def|class|import|from|check\(|@|\w+ *=(?!=))", re.MULTILINE)

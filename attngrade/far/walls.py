@@ -28,8 +28,9 @@ def walls(course: Path, files: int, is_root: bool) -> list[str]:
         else:
             command += ["--ro-bind", str(folder), str(folder)]
     site = Path(sysconfig.get_path("purelib"))
-    if (site / "attncourse").is_dir():
-        command += ["--tmpfs", str(site / "attncourse"), "--remount-ro", str(site / "attncourse")]
+    for package in (site / "attncourse", site / "attngrade"):
+        if package.is_dir():
+            command += ["--tmpfs", str(package), "--remount-ro", str(package)]
     command += ["--proc", "/proc", "--dev", "/dev"]
     command += ["--perms", "1777", "--size", str(files), "--tmpfs", "/dev/shm"]
     return [*command, "--ro-bind", str(course), "/course", "--chdir", "/tmp", "--"]
