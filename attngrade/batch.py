@@ -145,7 +145,7 @@ def _count(text: str) -> int:
 
 
 def _chapters(text: str) -> tuple[str, ...]:
-    from attncourse.grading.tasks import names
+    from attncourse.grading.exercises import names
 
     known = {name[:2] for name in names()}
     asked = {part.strip().zfill(2) for part in text.split(",") if part.strip()}

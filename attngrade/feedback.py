@@ -17,10 +17,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from attncourse.grading.check import report
 from attncourse.grading.exercise import Verdict
-from attncourse.grading.notebook import report
-from attncourse.grading.tasks import load
-from attncourse.grading.visible import shown
+from attncourse.grading.exercises import load
+from attncourse.grading.sanitize import truncate
 from attngrade.table import Row, Run, Table
 
 HERE = Path(__file__).parent
@@ -157,11 +157,11 @@ def _first(texts: tuple[str, ...], most: int) -> list[str]:
 
 
 def _name(text: str) -> str:
-    return shown(text, LONGEST_NAME) if text.strip() else "(no name)"
+    return truncate(text, LONGEST_NAME) if text.strip() else "(no name)"
 
 
 def _message(text: str) -> str:
-    return shown(text, LONGEST_MESSAGE, keep="\n\t")
+    return truncate(text, LONGEST_MESSAGE, keep="\n\t")
 
 
 def _plural(number: int, word: str) -> str:

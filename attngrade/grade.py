@@ -9,7 +9,7 @@ import hmac
 from pathlib import Path
 
 from attncourse.grading.exercise import Verdict
-from attncourse.grading.tasks import load, names
+from attncourse.grading.exercises import load, names
 from attngrade import Graded, Submission
 from attngrade.allow import violations
 from attngrade.far.sandbox import Limits, Sandbox

@@ -33,7 +33,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from attncourse.grading.visible import cell, visible
+from attncourse.grading.sanitize import escape_hidden, spreadsheet_cell
 from attngrade.report import csv_text, replace
 
 COLUMNS = ("student", "name", "id", "sis_user_id", "sis_login_id", "section", "email")
@@ -111,7 +111,9 @@ def read_roster(path: Path) -> dict[str, dict[str, str]]:
         counts = Counter(person[column] for person in people if person.get(column))
         twice = [value for value, count in counts.items() if count > 1]
         if twice:
-            raise Unusable(f"{path} has the {column} {visible(twice[0])!r} twice; keep one line.")
+            raise Unusable(
+                f"{path} has the {column} {escape_hidden(twice[0])!r} twice; keep one line."
+            )
     return {_key(person["student"]): person for person in people}
 
 
@@ -137,7 +139,7 @@ def canvas(entries: list[Entry], exercises: dict[str, float]) -> list[list]:
         person, number = entry.person, entry.person.get("id", "")
         sis = [person.get(key, "") for key in ("sis_user_id", "sis_login_id", "section")]
         who = [entry.name, number if number.isdecimal() else "", *sis]
-        rows.append([*map(cell, who), *_points(entry, exercises)])
+        rows.append([*map(spreadsheet_cell, who), *_points(entry, exercises)])
     return rows
 
 
@@ -145,14 +147,14 @@ def moodle(entries: list[Entry], exercises: dict[str, float]) -> list[list]:
     """Who and how many points: by e-mail, else by ID number, else by the name of the submission."""
     who = _moodle_column(entries)
     rows = [[MOODLE_NAMES[who], f"attncourse ({sum(exercises.values())} points)"]]
-    return rows + [[cell(e.person[who]), sum(_points(e, exercises))] for e in entries]
+    return rows + [[spreadsheet_cell(e.person[who]), sum(_points(e, exercises))] for e in entries]
 
 
 def plain(entries: list[Entry], exercises: dict[str, float]) -> list[list]:
     """All columns of the roster and all exercises."""
     rows = [[*COLUMNS, *exercises, "total", "out_of"]]
     for entry in entries:
-        who = [cell(entry.person.get(column, "")) for column in COLUMNS]
+        who = [spreadsheet_cell(entry.person.get(column, "")) for column in COLUMNS]
         points = _points(entry, exercises)
         rows.append([*who, *points, sum(points), sum(exercises.values())])
     return rows
@@ -210,12 +212,12 @@ def main(arguments: list[str] | None = None) -> int:
     for entry in kept:
         if not entry.points:
             print(
-                f"{visible(entry.name)}: nothing that could be graded was handed in, so 0 points are written."
+                f"{escape_hidden(entry.name)}: nothing that could be graded was handed in, so 0 points are written."
             )
         if not entry.listed:
-            print(f"{visible(entry.name)}: written, but the roster has no line for it.")
+            print(f"{escape_hidden(entry.name)}: written, but the roster has no line for it.")
     for entry, reason in out:
-        print(f"{visible(entry.name)}: left out, as {reason}.")
+        print(f"{escape_hidden(entry.name)}: left out, as {reason}.")
     return 1 if out else 0
 
 
@@ -229,7 +231,7 @@ def _moodle_column(entries: list[Entry]) -> str:
 
 def _moodle_finds(identifier: str) -> bool:
     # PHP takes "0" for nothing, and what we have to guard is no longer what Moodle knows.
-    return identifier.strip() not in ("", "0") and cell(identifier) == identifier
+    return identifier.strip() not in ("", "0") and spreadsheet_cell(identifier) == identifier
 
 
 def _number(points) -> float:

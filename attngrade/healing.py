@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from itertools import islice, pairwise
 from textwrap import dedent
 
-from attncourse.grading.tasks import load, names
+from attncourse.grading.exercises import load, names
 from attngrade.plain import error_line, parse, plain
 
 # Only text with such a line is worth a look by the parser.

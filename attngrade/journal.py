@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from attncourse.grading.exercise import Verdict
-from attncourse.grading.tasks import load
+from attncourse.grading.exercises import load
 from attngrade import Graded
 
 Key = tuple[str, str, str]

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from attncourse.grading.junit import suite_of
-from attncourse.grading.visible import cell
+from attncourse.grading.sanitize import spreadsheet_cell
 from attngrade import Graded
 from attngrade.feedback import GENERATOR, page_names, pages
 from attngrade.table import Run, Table, tabulate
@@ -63,8 +63,8 @@ def as_csv(table: Table) -> str:
     rows = [["student", *header, "total", "out_of", "notes"]]
     for row in table.rows:
         points = [row.verdicts[name].points if name in row.verdicts else "" for name in header]
-        notes = cell(" ".join(row.notes))
-        rows.append([cell(row.student), *points, row.points, table.out_of, notes])
+        notes = spreadsheet_cell(" ".join(row.notes))
+        rows.append([spreadsheet_cell(row.student), *points, row.points, table.out_of, notes])
     return csv_text(rows)
 
 

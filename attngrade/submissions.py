@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from attncourse.grading.tasks import names
+from attncourse.grading.exercises import names
 from attngrade import Cell, Submission
 from attngrade.cells import Unreadable, pieces_of
 from attngrade.healing import Piece, answers, grade_ids, heal

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from attncourse.grading.exercise import Exercise, Verdict
-from attncourse.grading.tasks import load, names
+from attncourse.grading.exercises import load, names
 from attngrade import Graded
 
 

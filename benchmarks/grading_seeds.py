@@ -24,8 +24,8 @@ from typing import NamedTuple
 from results import write_table
 
 from attncourse.grading import load, names
+from attncourse.grading.compare import Close
 from attncourse.grading.exercise import Exercise, Mistakes, Verdict
-from attncourse.grading.observe import Close
 from attngrade import Cell
 from attngrade.far.sandbox import Sandbox
 from attngrade.session import Session

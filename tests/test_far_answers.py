@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from attncourse.grading import load, names
-from attncourse.grading.observe import Close
+from attncourse.grading.compare import Close
 from attngrade import Cell
 from attngrade.far.sandbox import Sandbox
 from attngrade.far.wire import Lost

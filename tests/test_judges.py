@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from attncourse.grading.compare import Case
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes, Number
 from attncourse.grading.isolation import torch_defaults
-from attncourse.grading.observe import Case
 
 
 def tiny(judge, accepted=(), mistakes=()):

@@ -13,8 +13,8 @@ import pytest
 from attncourse.grading import load, names
 from attncourse.grading.__main__ import as_junit as one_as_junit
 from attncourse.grading.exercise import Verdict
-from attncourse.grading.run import Score
-from attncourse.grading.visible import cell, shown, visible
+from attncourse.grading.run_notebook import Score
+from attncourse.grading.sanitize import escape_hidden, spreadsheet_cell, truncate
 from attngrade import Graded
 from attngrade.feedback import page_names
 from attngrade.report import Run, write
@@ -148,7 +148,7 @@ def test_no_cell_starts_a_formula(text, report):
     for key in ("student", "notes"):
         for part in row[key].replace("|", ";").split(";"):
             assert not part.lstrip(' "').startswith(("=", "+", "-", "@", "\t", "\r", "＝")), part
-    assert row["student"] == cell(text) != text
+    assert row["student"] == spreadsheet_cell(text) != text
     assert row["student"].startswith("'") == text.startswith(tuple("=+-@\t\r＝"))
 
 
@@ -170,11 +170,11 @@ def test_what_is_for_the_teacher_is_not_on_the_page_of_the_student(report):
 
 
 def test_hidden_characters_are_shown():
-    assert visible("a\u202eb\0\x1b[31m\udcff\ufffe\u2028") == (
+    assert escape_hidden("a\u202eb\0\x1b[31m\udcff\ufffe\u2028") == (
         "a[U+202E]b[U+0000][U+001B][31m[U+DCFF][U+FFFE][U+2028]"
     )
-    assert visible("a\nb", keep="\n") == "a\nb"
-    assert shown("x" * 10, most=4) == "xxxx ... (10 characters)"
+    assert escape_hidden("a\nb", keep="\n") == "a\nb"
+    assert truncate("x" * 10, most=4) == "xxxx ... (10 characters)"
 
 
 HOSTILE = ["\0", "\x0b\x1f", "\ud800", "\udcff", "\ufffe", "]]>", "<a>&amp;", "\x85\r\n", "\u202e"]
@@ -187,8 +187,8 @@ def test_no_text_breaks_a_file(text, report, tmp_path):
         Graded(text, text, "", (wrong,), (text,)), run=Run(False, ((text, text),), (text,), "")
     )
     assert data["students"][0]["student"] == text
-    assert suites[0].get("name") == visible(text)
-    assert suites.find(".//failure").text.strip() == visible(text, keep="\n\t").strip()
+    assert suites[0].get("name") == escape_hidden(text)
+    assert suites.find(".//failure").text.strip() == escape_hidden(text, keep="\n\t").strip()
     assert len(rows) == 1
     assert len(pages) == 2
     score = Score(tmp_path / "x.ipynb", [wrong], [text])

@@ -11,8 +11,8 @@ from faraway import Told, exercise, inside
 from torch import nn
 
 from attncourse.grading import load
+from attncourse.grading.compare import Case
 from attncourse.grading.exercise import Calls
-from attncourse.grading.observe import Case
 from attngrade import Cell
 from attngrade.far.sandbox import Sandbox
 from attngrade.session import MOST_RESTARTS, Session

@@ -43,8 +43,8 @@ TASK = '''"""Exercise {number}.{name}: TODO."""
 import torch
 
 from attncourse import spec
+from attncourse.grading.compare import Case
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.observe import Case
 
 
 def cases(seed: int) -> list[Case]:
@@ -134,11 +134,14 @@ def stubs(name: str, root: Path) -> dict[Path, str]:
         last = re.findall(rf"^ *- file: {folder}/\d\d_\w+\n", toc, re.MULTILINE)[-1]
         toc = toc.replace(last, last + re.sub(r"\d\d_\w+", stem, last))
     package, spec = root / "attncourse", root / "attncourse" / "spec.py"
+    exercises = package / "grading" / "exercises"
+    listed = (exercises / "__init__.py").read_text(encoding="utf-8")
     return {
-        package / "variants" / "__init__.py": '"""One mechanism a file."""\n',
         package / "variants" / f"{name}.py": VARIANT.format(**words),
         spec: spec.read_text(encoding="utf-8") + SPEC.format(**words),
-        package / "grading" / "tasks" / f"t{stem}.py": TASK.format(**words),
+        exercises / "__init__.py": listed.replace("\n)", f'\n    "{name}",\n)', 1),
+        exercises / name / "__init__.py": f'"""The exercises on {title.lower()}."""\n',
+        exercises / name / f"{name}.py": TASK.format(**words),
         root / "chapters" / f"{stem}.ipynb": nbformat.writes(chapter) + "\n",
         root / "exercises" / "solutions" / f"{stem}.ipynb": nbformat.writes(master) + "\n",
         root / "_toc.yml": toc,
@@ -155,10 +158,9 @@ def main() -> int:
         print(wrong, file=sys.stderr)
         return 1
     for path, text in stubs(options.name, options.root).items():
-        if path.name != "__init__.py" or not path.exists():
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            print(path.relative_to(options.root))
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(path.relative_to(options.root))
     case = CASE.format(name=options.name)
     print(f"\nFollow this order; fill in every TODO, and add to tests/cases.py:\n\n{case}\n")
     print("Then: make run, make exercises, make test.")

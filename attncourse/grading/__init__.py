@@ -6,7 +6,7 @@
 The verdict is for learning: it is computed in your own process, and nothing is sent anywhere.
 """
 
-from attncourse.grading.notebook import CheckFailed, check, hint, status
-from attncourse.grading.tasks import load, names
+from attncourse.grading.check import CheckFailed, check, hint, status
+from attncourse.grading.exercises import load, names
 
 __all__ = ["CheckFailed", "check", "hint", "load", "names", "status"]

@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cell-seconds", type=float, default=120, help="limit of one cell")
     options = parser.parse_args(arguments)
     try:
-        from attncourse.grading.run import grade_notebook
+        from attncourse.grading.run_notebook import grade_notebook
     except ModuleNotFoundError as error:
         print(
             f"grading a notebook needs {error.name}; install it with: pip install 'attncourse[grade]'"

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
-from attncourse.grading.isolation import torch_defaults
-from attncourse.grading.observe import (
+from attncourse.grading.compare import (
     Case,
     NotAttempted,
     Raised,
@@ -23,6 +22,7 @@ from attncourse.grading.observe import (
     observe_number,
     prepared,
 )
+from attncourse.grading.isolation import torch_defaults
 
 Observations = dict[str, Any]
 

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
 from attncourse.grading.exercise import Verdict
-from attncourse.grading.visible import shown, visible
+from attncourse.grading.sanitize import escape_hidden, truncate
 
 
 def comment(verdict: Verdict) -> str:
@@ -27,18 +27,18 @@ def suite_of(name: str, group: str, verdicts: Iterable[Verdict], problems: Itera
     broken = bool(problems) and not verdicts
     suite = ET.Element(
         "testsuite",
-        name=visible(name),
+        name=escape_hidden(name),
         tests=str(len(verdicts) + broken),
         failures=str(len(failed)),
         errors=str(int(broken)),
     )
     for verdict in verdicts:
-        case = ET.SubElement(suite, "testcase", classname=visible(group), name=verdict.name)
+        case = ET.SubElement(suite, "testcase", classname=escape_hidden(group), name=verdict.name)
         if verdict in failed:
             failure = ET.SubElement(case, "failure", message=_line(comment(verdict)))
             failure.text = "\n".join(_line(finding) for finding in verdict.findings)
     if broken:
-        case = ET.SubElement(suite, "testcase", classname=visible(group), name="notebook")
+        case = ET.SubElement(suite, "testcase", classname=escape_hidden(group), name="notebook")
         ET.SubElement(case, "error", message=problems[0])
     if problems:
         ET.SubElement(suite, "system-out").text = "\n".join(problems)
@@ -46,4 +46,4 @@ def suite_of(name: str, group: str, verdicts: Iterable[Verdict], problems: Itera
 
 
 def _line(text: str) -> str:
-    return shown(text, keep="\n\t")
+    return truncate(text, keep="\n\t")

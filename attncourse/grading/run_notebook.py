@@ -1,0 +1,141 @@
+"""Run an exercise notebook in a fresh kernel and collect the verdicts of its `check` cells."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import DEVNULL
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
+
+from attncourse.grading.exercise import Verdict
+from attncourse.grading.exercises import load, names
+
+CHECK = re.compile(r"""\bcheck\(\s*["'](\d\d\.\w+)["']""")
+
+MOST_FATAL_CELLS = 10
+
+
+@dataclass
+class Score:
+    """The result of one notebook: a verdict per exercise, and what went wrong on the way."""
+
+    path: Path
+    verdicts: list[Verdict] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def points(self) -> int:
+        return sum(v.points for v in self.verdicts)
+
+    @property
+    def out_of(self) -> int:
+        return sum(v.out_of for v in self.verdicts)
+
+    @property
+    def full(self) -> bool:
+        return bool(self.verdicts) and self.points == self.out_of
+
+
+def grade_notebook(path: Path, cell_seconds: float = 120) -> Score:
+    """Run a notebook from top to bottom and score it.
+
+    Every exercise of the chapters that the notebook checks counts; one whose check is missing earns
+    0 and is named. A cell that raises, hangs or kills its kernel does not stop the rest.
+
+    Args:
+        path: the notebook.
+        cell_seconds: a cell that takes longer is interrupted and named.
+
+    Returns: a `Score`; its ``problems`` say in plain words what could not be read or run.
+    """
+    score = Score(path)
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    except FileNotFoundError:
+        score.problems.append(f"{path} does not exist")
+        return score
+    except IsADirectoryError:
+        score.problems.append(f"{path} is a folder; name one notebook")
+        return score
+    except Exception as error:  # not JSON, not a notebook, a damaged one: there is no common base
+        score.problems.append(f"{path.name} is not a notebook that can be read: {error}"[:300])
+        return score
+    chapters = {found[:2] for source in sources for found in CHECK.findall(source)}
+    if not chapters & {name[:2] for name in names()}:
+        score.problems.append(f"{path.name} has no check(...) cell of this course")
+        return score
+    _execute(notebook, cell_seconds, score)
+    found = _verdicts(notebook)
+    for name in names():
+        if name[:2] in chapters:
+            score.verdicts.append(found.get(name) or _unchecked(name, sources))
+    return score
+
+
+def _unchecked(name: str, sources: list[str]) -> Verdict:
+    there = any(name in CHECK.findall(source) for source in sources)
+    status = "check did not finish" if there else "check cell is missing"
+    return Verdict(name, status, 0, load(name).points)
+
+
+def _execute(notebook, cell_seconds: float, score: Score) -> None:
+    """Run all cells; where one hangs or ends its kernel, go on behind it in a fresh kernel."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = []
+    fatal: set[int] = set()
+    while len(fatal) < MOST_FATAL_CELLS:
+        client = NotebookClient(
+            notebook,
+            timeout=cell_seconds,
+            allow_errors=True,
+            kernel_name="python3",
+            shutdown_kernel="immediate",
+            resources={"metadata": {"path": str(score.path.resolve().parent)}},
+        )
+        client.log.disabled = True  # what it would say is among the problems
+        with client.setup_kernel(stderr=DEVNULL):
+            if _run_cells(client, fatal, score):
+                return
+    score.problems.append(
+        f"{MOST_FATAL_CELLS} cells hung or ended the kernel; the rest was not run"
+    )
+
+
+def _run_cells(client: NotebookClient, fatal: set[int], score: Score) -> bool:
+    """Run all cells but the ``fatal`` ones; False if another one proved fatal.
+
+    Cells above the last fatal one run again only for their imports and functions: what they showed
+    the first time stands.
+    """
+    seen = max(fatal, default=-1)
+    for index, cell in enumerate(client.nb.cells):
+        if cell.cell_type != "code" or index in fatal:
+            continue
+        outputs = cell.outputs
+        try:
+            client.execute_cell(cell, index)
+        except (CellTimeoutError, DeadKernelError) as error:
+            took = f"took longer than {client.timeout:g} s"
+            what = took if isinstance(error, CellTimeoutError) else "ended the kernel"
+            score.problems.append(f"cell {index + 1} {what}")
+            fatal.add(index)
+            return False
+        finally:
+            if index < seen:
+                cell.outputs = outputs
+    return True
+
+
+def _verdicts(notebook) -> dict[str, Verdict]:
+    """The last verdict of every exercise, read from the metadata of the outputs."""
+    found = {}
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("metadata", {}).get("attncourse")
+            if data:
+                found[data["name"]] = Verdict(**data | {"findings": tuple(data["findings"])})
+    return found
