@@ -26,7 +26,7 @@ class Submission:
         path: the file.
         digest: SHA-256 of its bytes; empty where it could not be read.
         cells: its code cells.
-        chapters: the chapters whose exercises it answers, such as ``("03",)``.
+        chapters: the chapters whose exercises it answers, such as ``("multi_head",)``.
         problems: what was wrong with it, in whole sentences.
     """
 

@@ -84,7 +84,9 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="run nothing where bubblewrap is not in force",
     )
-    add("--chapters", type=_chapters, default=(), metavar="1,2", help="only these chapters")
+    add(
+        "--chapters", type=_chapters, default=(), metavar="masks,latent", help="only these chapters"
+    )
     return parser
 
 
@@ -145,16 +147,14 @@ def _count(text: str) -> int:
 
 
 def _chapters(text: str) -> tuple[str, ...]:
-    from attncourse.grading.exercises import names
+    from attncourse.grading.exercises import CHAPTERS
 
-    known = {name[:2] for name in names()}
-    asked = {part.strip().zfill(2) for part in text.split(",") if part.strip()}
-    if not asked or asked - known:
-        listed = ", ".join(str(int(x)) for x in sorted(known))
+    asked = {part.strip() for part in text.split(",") if part.strip()}
+    if not asked or asked - set(CHAPTERS):
         raise argparse.ArgumentTypeError(
-            f"{text!r} names no chapters with exercises; they are {listed}"
+            f"{text!r} names no chapters with exercises; they are {', '.join(CHAPTERS)}"
         )
-    return tuple(sorted(asked))
+    return tuple(chapter for chapter in CHAPTERS if chapter in asked)
 
 
 if __name__ == "__main__":

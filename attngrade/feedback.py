@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from attncourse.grading.check import report
 from attncourse.grading.exercise import Verdict
-from attncourse.grading.exercises import load
+from attncourse.grading.exercises import chapter_of, load
 from attncourse.grading.sanitize import truncate
 from attngrade.table import Row, Run, Table
 
@@ -55,7 +55,7 @@ class Card:
 class Chapter:
     """The exercises of one chapter; no cards where nothing was handed in."""
 
-    number: int
+    name: str
     points: int
     out_of: int
     cards: list[Card]
@@ -133,12 +133,12 @@ class _Renderer:
 
 def _chapters(row: Row, table: Table) -> list[Chapter]:
     chapters = []
-    for number, group in groupby(table.exercises, key=lambda e: e.name[:2]):
+    for name, group in groupby(table.exercises, key=lambda e: chapter_of(e.name)):
         exercises = list(group)
         verdicts = [row.verdicts[e.name] for e in exercises if e.name in row.verdicts]
         points = sum(v.points for v in verdicts)
         out_of = sum(e.points for e in exercises)
-        chapters.append(Chapter(int(number), points, out_of, [_card(v) for v in verdicts]))
+        chapters.append(Chapter(name, points, out_of, [_card(v) for v in verdicts]))
     return chapters
 
 

@@ -63,7 +63,7 @@ class Grader:
 
     def judge(self, submission: Submission, root: Path) -> Graded:
         """Run and judge a submission that was read."""
-        exercises = [load(name) for name in names() if name[:2] in submission.chapters]
+        exercises = [load(name) for one in submission.chapters for name in names(one)]
         verdicts = []
         with Session(self.sandbox, submission.cells, self.seconds) as session:
             absent = session.without_answer(exercises)

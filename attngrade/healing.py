@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from itertools import islice, pairwise
 from textwrap import dedent
 
-from attncourse.grading.exercises import load, names
+from attncourse.grading.exercises import chapter_of, load, names
 from attngrade.plain import error_line, parse, plain
 
 # Only text with such a line is worth a look by the parser.
@@ -65,15 +65,14 @@ def answers() -> dict[str, set[str]]:
     """The chapters in which each name is the answer to an exercise."""
     found: dict[str, set[str]] = {}
     for name in names():
-        found.setdefault(load(name).answer, set()).add(name[:2])
+        found.setdefault(load(name).answer, set()).add(chapter_of(name))
     return found
 
 
 @cache
 def grade_ids() -> dict[str, str]:
     """The exercise that each of nbgrader's cell ids belongs to."""
-    ids = {name.replace(".", "_"): name for name in names()}
-    return ids | {f"{grade_id}_answer": name for grade_id, name in ids.items()}
+    return {f"{name}{ending}": name for name in names() for ending in ("", "_answer")}
 
 
 def worth_a_look(piece: Piece) -> bool:

@@ -2,13 +2,12 @@
 
 import hashlib
 import os
-import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from attncourse.grading.exercises import names
+from attncourse.grading.exercises import CHAPTERS, chapter_of, names
 from attngrade import Cell, Submission
 from attngrade.cells import Unreadable, pieces_of
 from attngrade.healing import Piece, answers, grade_ids, heal
@@ -21,7 +20,6 @@ MOST_PROBLEMS = 20
 BY_CHANCE = 200
 
 _LEFT_OUT = "__MACOSX"
-_NAME = re.compile(r"\d\d\.\w+")
 _NOTHING = hashlib.sha256(b"").hexdigest()
 _TOO_LARGE = "It has {:,.1f} MB; a notebook of at most 20 MB was expected."
 
@@ -209,14 +207,14 @@ def _bytes_of(path: Path) -> tuple[str, bytes | None]:
 
 def _chapters(healed: list[Piece], pieces: list[Piece]) -> tuple[str, ...]:
     """By the checks and nbgrader's ids; where both are gone, by answers of one chapter alone."""
-    known = {name[:2] for name in names()}
-    found = {name[:2] for piece in healed for name in piece.checks if _NAME.fullmatch(name)} & known
-    found |= {grade_ids()[p.grade_id][:2] for p in pieces if p.grade_id in grade_ids()}
+    asked = {name for piece in healed for name in piece.checks} & set(names())
+    asked |= {grade_ids()[p.grade_id] for p in pieces if p.grade_id in grade_ids()}
+    found = set(map(chapter_of, asked))
     if not found:
         bound = {name for piece in healed for name in piece.bound.keys() & answers().keys()}
         votes = Counter(next(iter(answers()[x])) for x in bound if len(answers()[x]) == 1)
         found = {chapter for chapter, n in votes.items() if n == max(votes.values())}
-    return tuple(sorted(found))
+    return tuple(chapter for chapter in CHAPTERS if chapter in found)
 
 
 def _length(piece: Piece) -> int:

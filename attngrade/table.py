@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from attncourse.grading.exercise import Exercise, Verdict
-from attncourse.grading.exercises import load, names
+from attncourse.grading.exercises import CHAPTERS, chapter_of, load, names
 from attngrade import Graded
 
 
@@ -70,15 +70,15 @@ def tabulate(graded: Iterable[Graded], run: Run) -> Table:
     for one in sorted(graded, key=lambda g: (g.student.casefold(), g.student, g.file, g.digest)):
         files.setdefault(one.student, []).append(one)
     rows = tuple(_row(student, tuple(found)) for student, found in files.items())
-    chapters = {load(name).name[:2] for row in rows for name in row.verdicts}
-    return Table(run, tuple(load(n) for n in names() if n[:2] in chapters), rows)
+    chapters = {chapter_of(name) for row in rows for name in row.verdicts}
+    return Table(run, tuple(load(n) for n in names() if chapter_of(n) in chapters), rows)
 
 
 def _row(student: str, files: tuple[Graded, ...]) -> Row:
     counted: dict[str, Verdict] = {}
     sources: dict[str, list[str]] = {}
     for one in files:
-        for chapter in sorted({v.name[:2] for v in one.verdicts}):
+        for chapter in {chapter_of(v.name) for v in one.verdicts}:
             sources.setdefault(chapter, []).append(one.file)
         for verdict in one.verdicts:
             kept = counted.get(verdict.name)
@@ -91,10 +91,10 @@ def _row(student: str, files: tuple[Graded, ...]) -> Row:
         for problem in one.problems
     ]
     problems += [
-        f"Chapter {int(chapter)} was handed in {len(paths)} times ({', '.join(paths)}); "
-        "of each exercise the better answer counts."
-        for chapter, paths in sorted(sources.items())
-        if len(paths) > 1
+        f"The chapter {chapter} was handed in {len(sources[chapter])} times "
+        f"({', '.join(sources[chapter])}); of each exercise the better answer counts."
+        for chapter in CHAPTERS
+        if len(sources.get(chapter, ())) > 1
     ]
     confidential = dict.fromkeys(note for one in files for note in one.confidential)
     return Row(student, files, counted, tuple(dict.fromkeys(problems)), tuple(confidential))

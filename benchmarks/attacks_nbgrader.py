@@ -27,7 +27,7 @@ from yard import PATIENT, Yard, all_of  # noqa: E402
 
 from attngrade.grade import Grader  # noqa: E402
 
-EXERCISE, KEPT = "02.causal_mask", ("02_causal_mask",)
+EXERCISE, KEPT = "causal_mask", ("causal_mask",)
 FAMILIES = ("comparisons", "checks", "liars", "peeking")
 WALL = "bwrap --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp --unshare-net --unshare-pid --die-with-parent"
 INSIDE = "ATTNCOURSE_BEHIND_THE_WALL"

@@ -4,7 +4,7 @@
     python benchmarks/grading.py --seeds 0  # the speed alone
     python benchmarks/grading.py --thousand # 1,000 submissions, grader and worker killed on the way
 
-All three get the same notebook: the exercise 02.causal_mask, cut out of its chapter and solved. nbgrader and
+All three get the same notebook: the exercise causal_mask, cut out of its chapter and solved. nbgrader and
 nbval get ten copies in one call, which is what they are best at. One process, one thread.
 """
 
@@ -28,7 +28,7 @@ from results import write_table
 from attngrade.grade import Grader
 
 ROOT = Path(__file__).resolve().parent.parent
-GRADES = {"02_causal_mask", "02_causal_mask_answer"}
+GRADES = {"causal_mask", "causal_mask_answer"}
 COPIES, WARM, TIMED = 10, 20, 300
 LEAST_A_SECOND, MOST_MILLISECONDS = 50, 30
 CONFIG = """c = get_config()

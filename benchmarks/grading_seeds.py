@@ -8,7 +8,6 @@ in this process, then in the sandbox. The seeds are drawn anew at every run; a v
 
 import argparse
 import copy
-import itertools
 import math
 import multiprocessing
 import secrets
@@ -26,6 +25,7 @@ from results import write_table
 from attncourse.grading import load, names
 from attncourse.grading.compare import Close
 from attncourse.grading.exercise import Exercise, Mistakes, Verdict
+from attncourse.grading.exercises import CHAPTERS, chapter_of
 from attngrade import Cell
 from attngrade.far.sandbox import Sandbox
 from attngrade.session import Session
@@ -136,15 +136,15 @@ def measure(seeds: int, processes: int, minutes: float, far: bool) -> tuple[Coun
 
 def write(done: Counter, done_far: Counter, wrong: list[Wrong]) -> None:
     """The table: by chapter, how many answers were judged and how many verdicts were wrong."""
-    kinds = Counter((one.exercise[:2], one.kind) for one in wrong)
+    kinds = Counter((chapter_of(one.exercise), one.kind) for one in wrong)
     rows = []
-    for chapter, group in itertools.groupby(names(), key=lambda name: name[:2]):
-        group = list(group)
+    for chapter in CHAPTERS:
+        group = names(chapter)
         right = sum(len(load(name).accepted) for name in group)
         wrong_ones = sum(len(answers(name)) for name in group) - right
         verdicts = [sum(len(answers(x)) * d[x] for x in group) for d in (done, done_far)]
         found = [kinds[chapter, kind] for kind in ("rejected", "accepted")]
-        rows.append([int(chapter), len(group), right, wrong_ones, *verdicts, *found])
+        rows.append([chapter, len(group), right, wrong_ones, *verdicts, *found])
     which = sorted({f"{one.exercise} {one.answer}" for one in wrong})
     write_table(
         "grading_seeds",

@@ -39,7 +39,7 @@ def thousand(copies: Callable, notebook, count: int = COUNT) -> None:
         seconds = time.monotonic() - start
         with (results / "scores.csv").open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(file))
-        points = [row.get("02.causal_mask") for row in rows]
+        points = [row.get("causal_mask") for row in rows]
         written = graded(results)
         row = [
             count,

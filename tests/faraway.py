@@ -32,7 +32,7 @@ class Told:
 
 def exercise(judge: Any, answer: str = "tell", forbids: tuple[str, ...] = ()) -> Exercise:
     """An exercise that no notebook has."""
-    parts = "99.tiny", answer, 1, "Tiny", "Implement", 1, 1, 1, "nothing", judge, ("a", "b", "c")
+    parts = "tiny", answer, "Tiny", "Implement", 1, 1, 1, "nothing", judge, ("a", "b", "c")
     return Exercise(*parts, Accepted(), Mistakes(), forbids)
 
 
@@ -50,7 +50,7 @@ def walls_stand(state: str) -> None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"bubblewrap: {state}")
 
 
-def judged(box: Sandbox, *cells: str, name: Any = "02.causal_mask", seconds: float = 30) -> tuple:
+def judged(box: Sandbox, *cells: str, name: Any = "causal_mask", seconds: float = 30) -> tuple:
     """The verdict on a notebook of these cells, and what went wrong in them."""
     cells = [Cell(2 * k, source) for k, source in enumerate(cells, start=1)]
     with Session(box, cells, seconds) as session:

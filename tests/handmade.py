@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SETUP = "import torch\nfrom attncourse.grading import check"
 ANSWER = "def causal_mask(n, m):\n    return torch.arange(m) <= torch.arange(n)[:, None]"
-CHECK = 'check("02.causal_mask", causal_mask)'
+CHECK = 'check("causal_mask", causal_mask)'
 SOLVED = ROOT / "exercises" / "solutions" / "02_masks.ipynb"
 
 

@@ -14,17 +14,18 @@ from dataclasses import replace
 import nbformat
 import pytest
 import torch
-from test_notebooks import MASTERS, ROOT, STUDENTS
+from test_notebooks import MASTERS, ROOT, STUDENTS, chapter
 
 from attncourse.grading import load, names
+from attncourse.grading.exercises import chapter_of
 from attngrade import Cell
 from attngrade.allow import violations
 from attngrade.far.blocked import blocked
 from attngrade.source import part_of, statements
 
 SDPA = "torch.nn.functional.scaled_dot_product_attention"
-STRICT = replace(load("06.repair_no_softmax"), answer="answer")
-FREE = replace(load("01.scaled_dot_product_attention"), answer="answer")
+STRICT = replace(load("repair_no_softmax"), answer="answer")
+FREE = replace(load("scaled_dot_product_attention"), answer="answer")
 GIVEN = "import math\n\nimport torch\n\nfrom attncourse.grading import check, hint, status\n"
 IDIOMS, SPELLINGS = (
     (ROOT / "tests" / file).read_text("utf-8").strip().split("\n---\n")
@@ -74,7 +75,7 @@ def test_all_idioms_pass_together():
 
 @pytest.mark.parametrize("path", [*MASTERS, *STUDENTS], ids=lambda p: f"{p.parent.name}-{p.stem}")
 def test_our_own_notebooks_pass(path):
-    for name in (name for name in names() if name[:2] == path.stem[:2]):
+    for name in names(chapter(path)):
         assert violations(notebook(path), load(name)) == []
     assert violations(notebook(path), replace(STRICT, answer="check")) == []
 
@@ -83,10 +84,7 @@ def test_our_own_notebooks_pass(path):
 def test_accepted_answers_pass(name):
     """Each with those functions of its file that it calls, as helpers in cells of their own."""
     exercise = load(name)
-    ending = name.replace(".", "_", 1)[3:]
-    (module,) = (
-        m for x, m in sys.modules.items() if x.endswith(f".{ending}") and x.count(".") == 4
-    )
+    module = sys.modules[f"attncourse.grading.exercises.{chapter_of(name)}.{name}"]
     for style, answer in exercise.accepted.items():
         kind = answer if isinstance(answer, type | types.FunctionType) else type(answer)
         if kind.__module__ != module.__name__:

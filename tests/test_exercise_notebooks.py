@@ -4,11 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
-from test_notebooks import CHAPTERS, MASTERS, ROOT, STUDENTS, cells, each, read
+from test_notebooks import CHAPTERS, MASTERS, ROOT, STUDENTS, cells, chapter, each, read
 
 from attncourse.grading import load, names
+from attncourse.grading.exercises import CHAPTERS as IN_ORDER
+from attncourse.grading.exercises import chapter_of
 
-CHECK = re.compile(r'^check\("(\d\d\.\w+)", (\w+)\)$', re.M)
+CHECK = re.compile(r'^check\("(\w+)", (\w+)\)$', re.M)
 REGION = re.compile(r"^( *)### BEGIN SOLUTION\n.*?^ *### END SOLUTION\n?", re.M | re.S)
 
 
@@ -55,20 +57,27 @@ def test_student_notebook_is_the_master_minus_its_blanks(path):
 @each(MASTERS)
 def test_exercises_of_the_chapter_are_those_of_its_notebook(path):
     here = checked(path)
-    assert len(here) == len(set(here))
-    assert set(here) == {name for name in names() if name[:2] == path.stem[:2]}
+    assert tuple(here) == names(chapter(path))
+
+
+def test_chapters_stand_in_the_order_of_the_book():
+    toc = (ROOT / "_toc.yml").read_text(encoding="utf-8")
+    for folder in ("chapters", "exercises"):
+        in_toc = re.findall(rf"- file: {folder}/\d\d_(\w+)$", toc, re.MULTILINE)
+        assert [x for x in in_toc if x in IN_ORDER] == list(IN_ORDER)
+    assert [chapter(path) for path in MASTERS] == list(IN_ORDER)
 
 
 def test_every_exercise_is_in_a_notebook():
-    assert {name[:2] for name in names()} <= {path.stem[:2] for path in MASTERS}
+    assert {chapter_of(name) for name in names()} <= {chapter(path) for path in MASTERS}
 
 
 @each(MASTERS)
 def test_cards_and_hints_are_those_of_the_exercises(path):
     text = "\n".join(cell.source for cell in cells(path, "markdown"))
-    for name in checked(path):
+    for number, name in enumerate(checked(path), start=1):
         exercise = load(name)
-        heading = rf"^## {exercise.number}\. .*\n\n{re.escape(f'*{exercise.card()}*')}$"
+        heading = rf"^## {number}\. .*\n\n{re.escape(f'*{exercise.card()}*')}$"
         assert len(re.findall(heading, text, re.MULTILINE)) == 1, f"number and card of {name}"
         for hint in exercise.hints:
             assert hint in text, f"a hint of {name}"

@@ -21,7 +21,7 @@ LIES = """
 import attngrade.far.calling as calling
 calling.made_by = lambda answer, *args: (answer(*args), (0, 0, ""))[1]
 """
-BUDGETS = "05.decode_without_copy", "06.grouped_query_attention", "07.absorbed_attention"
+BUDGETS = "decode_without_copy", "grouped_query_attention", "absorbed_attention"
 
 
 @pytest.mark.parametrize("name", BUDGETS)

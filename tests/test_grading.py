@@ -1,13 +1,17 @@
 """The checks are checked: right answers in any style pass, and every known mistake hears its own name."""
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import torch
 
-from attncourse.grading import CheckFailed, check, hint, load, names, status
+from attncourse.grading import CheckFailed, check, exercises, hint, load, names, status
+from attncourse.grading.exercises import CHAPTERS, chapter_of
 
 NAMES = names()
 NOTEBOOK = import_module("attncourse.grading.check")  # the name in the package is the function
@@ -67,7 +71,7 @@ def test_exercise_is_complete(name):
 
 
 def test_the_course_has_the_promised_exercises():
-    if len({name[:2] for name in NAMES}) < 3:
+    if len(CHAPTERS) < 3:
         pytest.skip("chapters are still being written")
     kinds = [load(name).kind for name in NAMES]
     assert len(NAMES) >= 12
@@ -162,7 +166,7 @@ def fresh(monkeypatch):
     monkeypatch.setattr(NOTEBOOK, "_hints_given", NOTEBOOK.Counter())
 
 
-FIRST = "01.scaled_dot_product_attention"
+FIRST = "scaled_dot_product_attention"
 
 
 @pytest.mark.usefixtures("fresh")
@@ -179,10 +183,10 @@ def test_check_says_what_failed_and_raises(capsys):
     status()
     assert re.search(rf"{FIRST} +0 of 3 +failed", capsys.readouterr().out)
     check(FIRST, next(iter(exercise.accepted.values())))
-    status("01")
+    status("dot_product")
     said = capsys.readouterr().out
     assert re.search(rf"{FIRST} +3 of 3 +passed", said)
-    total = sum(load(name).points for name in NAMES if name[:2] == "01")
+    total = sum(load(name).points for name in names("dot_product"))
     assert re.search(rf"total +3 of {total}", said)
 
 
@@ -207,8 +211,36 @@ def test_status_before_the_first_check(capsys):
 
 @pytest.mark.parametrize("call", [lambda n: check(n, None), hint, load])
 def test_unknown_name_lists_near_names(call):
-    with pytest.raises(KeyError, match=rf"'01\.scaled_dot_product'; did you mean {FIRST}"):
-        call("01.scaled_dot_product")
+    with pytest.raises(KeyError, match=rf"'scaled_dot_product'; did you mean {FIRST}"):
+        call("scaled_dot_product")
+
+
+def test_a_name_with_a_number_is_told_the_one_without():
+    with pytest.raises(KeyError, match=r"'03\.split_heads'; did you mean split_heads\?"):
+        load("03.split_heads")
+    with pytest.raises(KeyError, match=r"'03_multi_head'; did you mean multi_head\?"):
+        status("03_multi_head")
+    with pytest.raises(KeyError, match=r"no chapter is called '99'; did you mean dot_product or"):
+        names("99")
+
+
+def test_every_exercise_has_its_place_in_the_order():
+    assert len(NAMES) == len(set(NAMES))
+    for chapter in CHAPTERS:
+        files = {path.stem for path in Path(exercises.__path__[0], chapter).glob("[!_]*.py")}
+        assert files == set(names(chapter))
+        assert {chapter_of(name) for name in files} == {chapter}
+    folders = {path.parent.name for path in Path(exercises.__path__[0]).glob("*/__init__.py")}
+    assert folders == set(CHAPTERS)
+
+
+def test_names_are_known_before_any_exercise_is_imported():
+    code = """import sys
+from attncourse.grading.exercises import chapter_of, names
+assert chapter_of("split_heads") == "multi_head" and len(names()) > 40
+print(*(x for x in sys.modules if x.startswith("attn") and x.count(".") > 3))"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not found.stdout.split()
 
 
 def test_table_of_the_book(write_table):

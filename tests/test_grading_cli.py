@@ -15,8 +15,8 @@ from attncourse.grading.__main__ import main
 ROOT = Path(__file__).parents[1]
 MASTERS = sorted(ROOT.glob("exercises/solutions/*.ipynb"))
 STUDENTS = sorted(ROOT.glob("exercises/*.ipynb"))
-FIRST = "01.scaled_dot_product_attention"
-OUT_OF = sum(load(name).points for name in names() if name[:2] == "01")
+FIRST = "scaled_dot_product_attention"
+OUT_OF = sum(load(name).points for name in names("dot_product"))
 
 RIGHT = """
 import torch
@@ -97,7 +97,7 @@ def status(score, name=FIRST):
 
 
 def test_missing_check_cell_is_named(grade):
-    code, printed, score = grade(RIGHT, 'check("01.sharpness", None)', "status = 1")
+    code, printed, score = grade(RIGHT, 'check("sharpness", None)', "status = 1")
     assert code == 1
     assert score["out_of"] == OUT_OF, "all exercises of the chapter count"
     assert status(score) == "check cell is missing"
@@ -125,19 +125,19 @@ def test_hanging_cell_is_named_and_the_rest_runs(grade):
 def test_hanging_answer_keeps_the_other_points(grade):
     hang = "def attention(*inputs):\n    while True: pass"
     options = ("--cell-seconds", "4")
-    _, printed, score = grade(RIGHT, hang, PASS, 'check("01.sharpness", None)', options=options)
+    _, printed, score = grade(RIGHT, hang, PASS, 'check("sharpness", None)', options=options)
     assert status(score) == "check did not finish"
-    assert status(score, "01.sharpness") == "not attempted"
+    assert status(score, "sharpness") == "not attempted"
     assert "cell 3 took longer than 4 s" in printed
 
 
 def test_dead_kernel_keeps_the_points_and_goes_on(grade):
     kill = "import os\nos._exit(1)"
-    code, printed, score = grade(RIGHT, PASS, kill, kill, 'check("01.sharpness", None)')
+    code, printed, score = grade(RIGHT, PASS, kill, kill, 'check("sharpness", None)')
     assert code == 1
     assert score["points"] == 3
     assert score["problems"] == ["cell 3 ended the kernel", "cell 4 ended the kernel"]
-    assert status(score, "01.sharpness") == "not attempted"
+    assert status(score, "sharpness") == "not attempted"
 
 
 def test_points_count_once_and_the_last_check_counts(grade):

@@ -18,7 +18,7 @@ def given(tmp_path):
 
 
 def test_a_code_cell_that_became_text_is_code_again(given):
-    plain = given(SETUP, cell(ANSWER, "markdown", "02_causal_mask_answer"), CHECK)
+    plain = given(SETUP, cell(ANSWER, "markdown", "causal_mask_answer"), CHECK)
     assert sources(plain) == [SETUP, ANSWER, CHECK]
     assert plain.problems == ("Cell 2 had become Markdown; it was read as code.",)
     stripped = given(cell(SETUP, "raw"), cell(ANSWER, "raw"), cell(CHECK, "markdown"))
@@ -79,7 +79,7 @@ def test_an_answer_merged_with_text_is_cut_out(given):
 
 def test_copies_of_a_cell_stay_in_order_and_a_stub_undoes_nothing(given):
     copy, stub = ANSWER.replace("<=", "<"), "def causal_mask(n, m):\n    raise NotImplementedError"
-    copies = [cell(x, grade_id="02_causal_mask_answer") for x in (ANSWER, copy, stub)]
+    copies = [cell(x, grade_id="causal_mask_answer") for x in (ANSWER, copy, stub)]
     submission = given(SETUP, *copies, CHECK)
     assert sources(submission) == [SETUP, ANSWER, copy, CHECK]
     assert submission.problems == (
@@ -158,5 +158,5 @@ def test_source_that_is_hard_to_parse_stops_nothing(given, bomb):
 def test_an_answer_that_refuses_at_its_end_is_no_stub(given):
     refuses = "def to_attend(mask, convention):\n    if mask is None:\n        return mask\n    raise NotImplementedError"
     other = "def to_attend(mask, convention):\n    return mask"
-    copies = [cell(x, grade_id="02_mask_polarity_answer") for x in (other, refuses)]
+    copies = [cell(x, grade_id="mask_polarity_answer") for x in (other, refuses)]
     assert sources(given(*copies)) == [other, refuses]

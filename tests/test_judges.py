@@ -9,7 +9,7 @@ from attncourse.grading.isolation import torch_defaults
 
 
 def tiny(judge, accepted=(), mistakes=()):
-    parts = "01.tiny", "answer", 1, "Tiny", "Predict", 1, 1, 1, "nothing", judge, ("a", "b", "c")
+    parts = "tiny", "answer", "Tiny", "Predict", 1, 1, 1, "nothing", judge, ("a", "b", "c")
     return Exercise(*parts, Accepted(accepted), Mistakes(mistakes))
 
 

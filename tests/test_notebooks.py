@@ -19,6 +19,11 @@ TAGS = GPU | {"bootstrap", "remove-cell", "nbval-ignore-output", "hints"}
 NOT_PLAIN = (":::", "{cite", "```{", "{doc}", "{ref}", "{eq}", "{term}", "{numref}", "{math}")
 
 
+def chapter(path: Path) -> str:
+    """``multi_head`` for 03_multi_head.ipynb: the name without the number, which is only the order."""
+    return path.stem.partition("_")[2]
+
+
 def each(paths):
     return pytest.mark.parametrize("path", paths, ids=lambda p: p.relative_to(ROOT).as_posix())
 

@@ -83,7 +83,7 @@ def test_cells_share_their_names_and_know_their_own_source(judged):
 def test_without_an_answer_it_is_not_found(judged):
     verdict, _ = judged("x = 1")
     assert verdict.status == "not found"
-    assert verdict.findings == ('there is no answer: neither check("02.causal_mask", causal_mask) nor anything called causal_mask',)  # fmt: skip
+    assert verdict.findings == ('there is no answer: neither check("causal_mask", causal_mask) nor anything called causal_mask',)  # fmt: skip
 
 
 @pytest.mark.parametrize("stub", ["raise NotImplementedError", "raise NotImplementedError()"])
@@ -95,7 +95,7 @@ def test_the_stub_is_not_attempted(judged, stub):
 
 
 def test_what_check_got_is_judged_and_without_check_the_name(judged):
-    check = "from attncourse.grading import check\ncheck('02.causal_mask', mine)"
+    check = "from attncourse.grading import check\ncheck('causal_mask', mine)"
     right = MASK.replace("causal_mask", "mine")
     assert judged(NO_MASK, right, check)[0].status == "passed"
     assert judged(MASK, right.replace("<=", ">"), check)[0].status == "failed"
@@ -104,9 +104,7 @@ def test_what_check_got_is_judged_and_without_check_the_name(judged):
 
 def test_where_something_is_forbidden_the_name_is_judged(box):
     """Its source was read, from the name on; what check got may be anything."""
-    source = (
-        "from attncourse.grading import check\ndef tell(): return 7\ncheck('99.tiny', lambda: 8)"
-    )
+    source = "from attncourse.grading import check\ndef tell(): return 7\ncheck('tiny', lambda: 8)"
     told = {}
     for forbids in ((), ("torch.nn.MultiheadAttention",)):
         judge = Told(())
@@ -141,7 +139,7 @@ def test_all_of_a_submission_has_a_limit_too(box, monkeypatch):
     hang = [Cell(k, "while True: pass") for k in range(9)]
     start = time.monotonic()
     with Session(box, [*hang, Cell(9, MASK)], 3) as session:
-        verdict = session.judge(load("02.causal_mask"), 1)
+        verdict = session.judge(load("causal_mask"), 1)
     assert (verdict.status, verdict.points) == ("did not finish", 0)
     assert "took too long" in verdict.findings[0]
     assert 4 < time.monotonic() - start < 5.8, "the second one is ended after half of its time"
@@ -155,7 +153,7 @@ def test_an_answer_that_hangs_or_exits_has_its_verdict_and_the_next_one_is_judge
     cells = [f"def causal_mask(n, m):\n    {hang}", f"def tell():\n    {ends}", "def fine(): return 7"]  # fmt: skip
     judge = Told(())
     with Session(box, [Cell(k, c) for k, c in enumerate(cells)], 3) as session:
-        hung = session.judge(load("02.causal_mask"), 1)
+        hung = session.judge(load("causal_mask"), 1)
         ended = session.judge(exercise(Told(()), "tell"), 1)
         fine = session.judge(exercise(judge, "fine"), 1)
     assert (hung.status, hung.findings) == ("did not finish", ("it took longer than 3 s",))
@@ -274,7 +272,7 @@ def test_a_function_that_is_handed_over_is_called_here(box):
 def test_find_the_leak_is_found_by_asking(judged):
     # An answer that never calls the model cannot know; one that does is judged by what it finds.
     never = "def first_leak(model, *rest, **more): return -1"
-    assert judged(never, name="02.find_the_leak")[0].status == "failed"
+    assert judged(never, name="find_the_leak")[0].status == "failed"
 
 
 # A deadline counts for each exercise
@@ -285,5 +283,5 @@ def test_each_exercise_has_its_own_time(box):
         "    import torch", "    import torch\n    time.sleep(0.3)"
     )
     with Session(box, [Cell(1, slow)], 4) as session:
-        verdicts = [session.judge(load("02.causal_mask"), k).status for k in range(3)]
+        verdicts = [session.judge(load("causal_mask"), k).status for k in range(3)]
     assert verdicts == ["passed"] * 3, "each takes 2 s, all take 6"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from damages import DAMAGES, HEALED
 from handmade import SOLVED, sources
-from test_notebooks import MASTERS, ROOT, STUDENTS, each
+from test_notebooks import MASTERS, ROOT, STUDENTS, chapter, each
 
 from attncourse.grading import load, names
 from attngrade.submissions import read
@@ -40,7 +40,7 @@ def is_code(one) -> bool:
 
 def answers_of(submission, path: Path) -> dict[str, list[str]]:
     """What binds each answer of the chapter, in order."""
-    wanted = {load(name).answer for name in names() if name[:2] == path.stem[:2]}
+    wanted = {load(name).answer for name in names(chapter(path))}
     found: dict[str, list[str]] = {}
     for source in sources(submission):
         try:
@@ -60,7 +60,7 @@ def answers_of(submission, path: Path) -> dict[str, list[str]]:
 def test_a_whole_notebook_is_read_as_it_is(path):
     submission = read("anna", path, ROOT)
     assert submission.problems == ()
-    assert submission.chapters == (path.stem[:2],)
+    assert submission.chapters == (chapter(path),)
     original = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = {k: "".join(c["source"]) for k, c in enumerate(original, 1) if is_code(c)}
     assert {c.number: c.source for c in submission.cells} == code
@@ -83,7 +83,7 @@ def test_one_repairable_damage_loses_no_answer(path, tmp_path):
                 damage.__name__,
                 submission.problems,
             )
-            assert submission.chapters == (path.stem[:2],), damage.__name__
+            assert submission.chapters == (chapter(path),), damage.__name__
 
 
 @each([*MASTERS, *STUDENTS])

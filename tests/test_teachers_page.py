@@ -113,7 +113,7 @@ def test_every_status_is_explained():
 def test_notes_read_as_shown(tmp_path):
     top, bottom = ANSWER.split("\n")
     other = ANSWER.replace("<=", "<")
-    copies = [cell(source, grade_id="02_causal_mask_answer") for source in (ANSWER, other)]
+    copies = [cell(source, grade_id="causal_mask_answer") for source in (ANSWER, other)]
     said = []
     for k, cells in enumerate(
         [["# text"] * 4 + [top, bottom, CHECK], ["# text"] * 4 + [copies[0], *"abc", copies[1]]]
@@ -125,7 +125,7 @@ def test_notes_read_as_shown(tmp_path):
     said += duplicates(read(path.stem, path, tmp_path) for path in same).values()
     (tmp_path / "empty.ipynb").touch()
     said += read("cleo", tmp_path / "empty.ipynb", tmp_path).problems
-    verdict = Verdict("02.causal_mask", "passed", 1, 1)
+    verdict = Verdict("causal_mask", "passed", 1, 1)
     twice = [Graded("anna", name, "", (verdict,)) for name in ("a.ipynb", "b.ipynb")]
     said += tabulate(twice, Run(True)).rows[0].problems
     said = [note.replace("(a.ipynb, b.ipynb)", "(...)") for note in said]
@@ -186,7 +186,7 @@ def test_the_table_of_attacks_is_that_of_the_suite(write_table):
 def test_the_tutor_quotes_what_is_there():
     quoted = re.findall(r'"Most likely: (\w[^"]+)"', TUTOR)
     assert len(quoted) == 1
-    assert set(quoted) <= {mistake.says for mistake in load("02.causal_mask").mistakes}
+    assert set(quoted) <= {mistake.says for mistake in load("causal_mask").mistakes}
     for path in re.findall(r"`([a-z_]+/[a-z_/.]+)`", TUTOR):
         assert (ROOT / path).exists(), path
     exclude = (ROOT / "_config.yml").read_text(encoding="utf-8")

@@ -15,11 +15,12 @@ from pathlib import Path
 import nbformat
 from nbgrader.preprocessors import ClearOutput, ClearSolutions, LockCells
 
-from attncourse.grading import load
+from attncourse.grading import load, names
+from attncourse.grading.exercises import chapter_of
 
 ROOT = Path(__file__).resolve().parent.parent
 MASTERS = ROOT / "exercises" / "solutions"
-CHECK = re.compile(r'^check\("(\d\d\.\w+)"', re.MULTILINE)
+CHECK = re.compile(r'^check\("(\w+)"', re.MULTILINE)
 KINDS = ("Implement", "Repair", "Predict", "Measure", "Train")
 
 
@@ -35,9 +36,8 @@ def complete(master) -> None:
             cell.metadata["nbgrader"] = _metadata("answer", solution=True)
         if found:
             exercise = load(found[0])
-            grade_id = exercise.name.replace(".", "_")
-            cell.metadata["nbgrader"] = _metadata(grade_id, points=exercise.points)
-            _answer_above(cells).metadata["nbgrader"]["grade_id"] = f"{grade_id}_answer"
+            cell.metadata["nbgrader"] = _metadata(exercise.name, points=exercise.points)
+            _answer_above(cells).metadata["nbgrader"]["grade_id"] = f"{exercise.name}_answer"
             _write_card(cells, exercise)
             cells.append(_hints(exercise, id=f"{cell.id}-hints"))
     master.cells = cells
@@ -60,8 +60,13 @@ def _answer_above(cells: list):
 
 
 def _write_card(cells: list, exercise) -> None:
-    """The second line of the nearest heading above is the card."""
+    """The second line of the nearest heading above is the card; its number is that of the exercise."""
     heading = next(c for c in reversed(cells) if c.source.startswith("## "))
+    number = names(chapter_of(exercise.name)).index(exercise.name) + 1
+    if not heading.source.startswith(f"## {number}. "):
+        raise ValueError(
+            f"{exercise.name} is number {number} of its chapter; got {heading.source[:40]!r}"
+        )
     lines = [
         line
         for line in heading.source.split("\n")

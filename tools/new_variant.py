@@ -38,7 +38,7 @@ def {name}(
     """
     raise NotImplementedError
 '''
-TASK = '''"""Exercise {number}.{name}: TODO."""
+TASK = '''"""Exercise {name}: TODO."""
 
 import torch
 
@@ -58,9 +58,8 @@ ACCEPTED = Accepted()  # TODO: at least 4 right solutions, joined by @ACCEPTED.a
 MISTAKES = Mistakes()  # TODO: at least 12 wrong ones, joined by @MISTAKES.add("The sentence.")
 
 EXERCISE = Exercise(
-    name="{number}.{name}",
+    name="{name}",
     answer="{name}",
-    number=1,
     title="{title}",
     kind="Implement",
     points=3,
@@ -72,6 +71,11 @@ EXERCISE = Exercise(
     accepted=ACCEPTED,
     mistakes=MISTAKES,
 )
+'''
+ORDER = '''"""The exercises on {title}."""
+
+# In the order of the notebook.
+ORDER = ("{name}",)
 '''
 CASE = """@variant("{name}")
 def {name}(p, s):
@@ -123,7 +127,7 @@ def stubs(name: str, root: Path) -> dict[Path, str]:
     sections = [f"## {section}\n\nTODO" for section in SECTIONS] + [links]
     sections += [f"## {section}\n\nTODO" for section in ("Summary", "Sources")]
     chapter = notebook(root, title, "TODO: the question, in one sentence.", *sections)
-    code = (MASTER_CELL.format(**words), f'check("{number}.{name}", {name})', f'status("{number}")')
+    code = (MASTER_CELL.format(**words), f'check("{name}", {name})', f'status("{name}")')
     imports = "import torch\n\nfrom attncourse.grading import check, hint, status"
     heading = f"## 1. {title}\n\nTODO: the statement, with shapes."
     master = notebook(
@@ -140,7 +144,7 @@ def stubs(name: str, root: Path) -> dict[Path, str]:
         package / "variants" / f"{name}.py": VARIANT.format(**words),
         spec: spec.read_text(encoding="utf-8") + SPEC.format(**words),
         exercises / "__init__.py": listed.replace("\n)", f'\n    "{name}",\n)', 1),
-        exercises / name / "__init__.py": f'"""The exercises on {title.lower()}."""\n',
+        exercises / name / "__init__.py": ORDER.format(**words),
         exercises / name / f"{name}.py": TASK.format(**words),
         root / "chapters" / f"{stem}.ipynb": nbformat.writes(chapter) + "\n",
         root / "exercises" / "solutions" / f"{stem}.ipynb": nbformat.writes(master) + "\n",

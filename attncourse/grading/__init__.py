@@ -1,7 +1,7 @@
 """Is it right? Three functions for an exercise notebook: `check`, `hint` and `status`.
 
     from attncourse.grading import check, hint, status
-    check("03.split_heads", split_heads)
+    check("split_heads", split_heads)
 
 The verdict is for learning: it is computed in your own process, and nothing is sent anywhere.
 """

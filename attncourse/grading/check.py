@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from attncourse.grading.exercise import Verdict
-from attncourse.grading.exercises import load, names
+from attncourse.grading.exercises import CHAPTERS, chapter_of, load, names
 
 COLOURS = {"passed": "#1a7f37", "failed": "#cf222e", "not attempted": "#8c959f"}
 SHOWN_FINDINGS = 3
@@ -28,7 +28,7 @@ def check(name: str, answer: Any) -> None:
     """Judge an answer and show a report: the property that failed, and what it most resembles.
 
     Args:
-        name: the exercise, for example ``"03.split_heads"``.
+        name: the exercise, for example ``"split_heads"``.
         answer: your function, number or model.
 
     Raises:
@@ -60,9 +60,10 @@ def hint(name: str, level: int | None = None) -> None:
 
 
 def status(chapter: str = "") -> None:
-    """Show the points so far, of one chapter (``"03"``) or of all those you have checked in."""
-    chapters = {chapter} if chapter else {name[:2] for name in _verdicts}
-    rows = [load(name) for name in names() if name[:2] in chapters]
+    """Show the points so far, of one chapter (``"multi_head"``) or of all those you have checked in."""
+    found = {chapter_of(name) for name in _verdicts}
+    chapters = [chapter] if chapter else [x for x in CHAPTERS if x in found]
+    rows = [load(name) for x in chapters for name in names(x)]
     if not rows:
         print("Nothing was checked yet. Run a check(...) cell first.")
         return

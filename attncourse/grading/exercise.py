@@ -157,9 +157,8 @@ class Exercise:
     """One graded exercise.
 
     Args:
-        name: ``"03.split_heads"``: chapter and function.
+        name: ``"split_heads"``; no two exercises of the course share one.
         answer: what the answer is called in the notebook.
-        number: where it stands in the notebook of its chapter, from 1.
         title, kind, points, difficulty (1 to 5), minutes, needs: what its card says.
         judge: `Calls`, `Number` or `Facts`.
         hints: three, of increasing strength.
@@ -171,7 +170,6 @@ class Exercise:
 
     name: str
     answer: str
-    number: int
     title: str
     kind: str
     points: int

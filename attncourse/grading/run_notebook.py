@@ -10,9 +10,9 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
 from attncourse.grading.exercise import Verdict
-from attncourse.grading.exercises import load, names
+from attncourse.grading.exercises import chapter_of, load, names
 
-CHECK = re.compile(r"""\bcheck\(\s*["'](\d\d\.\w+)["']""")
+CHECK = re.compile(r"""\bcheck\(\s*["'](\w+)["']""")
 
 MOST_FATAL_CELLS = 10
 
@@ -63,14 +63,15 @@ def grade_notebook(path: Path, cell_seconds: float = 120) -> Score:
     except Exception as error:  # not JSON, not a notebook, a damaged one: there is no common base
         score.problems.append(f"{path.name} is not a notebook that can be read: {error}"[:300])
         return score
-    chapters = {found[:2] for source in sources for found in CHECK.findall(source)}
-    if not chapters & {name[:2] for name in names()}:
+    checked = {name for source in sources for name in CHECK.findall(source)} & set(names())
+    chapters = {chapter_of(name) for name in checked}
+    if not chapters:
         score.problems.append(f"{path.name} has no check(...) cell of this course")
         return score
     _execute(notebook, cell_seconds, score)
     found = _verdicts(notebook)
     for name in names():
-        if name[:2] in chapters:
+        if chapter_of(name) in chapters:
             score.verdicts.append(found.get(name) or _unchecked(name, sources))
     return score
 

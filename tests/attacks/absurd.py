@@ -3,7 +3,7 @@
 from attacks import RIGHT, Attacks
 
 ATTACKS = Attacks("absurd")
-MASK, ATTEND, NUMBER = "02.causal_mask", "01.scaled_dot_product_attention", "07.crossover"
+MASK, ATTEND, NUMBER = "causal_mask", "scaled_dot_product_attention", "crossover"
 
 
 def mask(name: str, expression: str) -> None:
@@ -145,7 +145,7 @@ largest_n = [Fraction(10**4400 + 1, 10**4399), Decimal("8e999999")]
 """,
 )
 ATTACKS.instead(
-    "02.find_the_leak",
+    "find_the_leak",
     "a position that is no position",
     """
 answers = iter([math.nan, 1e400, "0", None, [0], True, torch.tensor(True), -1j, 2**5000] * 99)

@@ -36,35 +36,35 @@ class AttentionAsFound(torch.nn.Module):
         return self.out_proj(out)
 """
 
-BEFORE = {"04.append": (CACHE_AS_FOUND,), "03.head_dim": (ATTENTION_AS_FOUND,)}
+BEFORE = {"append": (CACHE_AS_FOUND,), "head_dim": (ATTENTION_AS_FOUND,)}
 
 NAMES = {
-    "01.scaled_dot_product_attention": "scaled_dot_product_attention",
-    "02.causal_mask": "causal_mask",
-    "02.find_the_leak": "first_leak",
-    "03.multi_head_attention": "multi_head_attention",
-    "03.head_dim": "RepairedAttention",
-    "03.train_reversal": "model",
-    "04.append": "RepairedCache",
-    "05.decode_without_copy": "decode_step",
-    "06.grouped_query_attention": "grouped_query_attention",
-    "06.repair_no_softmax": "grouped_attention",
-    "07.absorbed_attention": "absorbed_attention",
-    "07.crossover": "largest_n",
+    "scaled_dot_product_attention": "scaled_dot_product_attention",
+    "causal_mask": "causal_mask",
+    "find_the_leak": "first_leak",
+    "multi_head_attention": "multi_head_attention",
+    "head_dim": "RepairedAttention",
+    "train_reversal": "model",
+    "append": "RepairedCache",
+    "decode_without_copy": "decode_step",
+    "grouped_query_attention": "grouped_query_attention",
+    "repair_no_softmax": "grouped_attention",
+    "absorbed_attention": "absorbed_attention",
+    "crossover": "largest_n",
 }
 
 RIGHT = {
-    "01.scaled_dot_product_attention": """
+    "scaled_dot_product_attention": """
 def scaled_dot_product_attention(query, key, value):
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     weights = torch.softmax(scores, dim=-1)
     return weights @ value, weights
 """,
-    "02.causal_mask": """
+    "causal_mask": """
 def causal_mask(n, m):
     return torch.arange(m) <= torch.arange(n)[:, None]
 """,
-    "02.find_the_leak": """
+    "find_the_leak": """
 def first_leak(model, x):
     before = model(x)
     for i in range(x.size(1) - 1):
@@ -74,7 +74,7 @@ def first_leak(model, x):
             return i
     return -1
 """,
-    "03.multi_head_attention": """
+    "multi_head_attention": """
 def multi_head_attention(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     def split(x):
         return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
@@ -83,14 +83,14 @@ def multi_head_attention(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     weights = torch.softmax(q @ k.transpose(-2, -1) / q.size(-1) ** 0.5, dim=-1)
     return (weights @ v).transpose(1, 2).flatten(2) @ w_o.T, weights
 """,
-    "03.head_dim": """
+    "head_dim": """
 class RepairedAttention(AttentionAsFound):
     def __init__(self, embed_dim, num_heads):
         if num_heads < 1 or embed_dim % num_heads != 0:
             raise ValueError(f"num_heads={num_heads} must divide embed_dim={embed_dim}")
         super().__init__(embed_dim, num_heads)
 """,
-    "03.train_reversal": """
+    "train_reversal": """
 class Reader(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -105,7 +105,7 @@ class Reader(torch.nn.Module):
 
 model = Reader()
 """,
-    "04.append": """
+    "append": """
 class RepairedCache(CacheAsFound):
     def append(self, new):
         end = self.length + new.size(2)
@@ -115,12 +115,12 @@ class RepairedCache(CacheAsFound):
         self.length = end
         return self.memory[:, :, :end]
 """,
-    "05.decode_without_copy": """
+    "decode_without_copy": """
 def decode_step(query, key, value):
     scores = query[:, :, 0] @ key[:, 0].transpose(-2, -1) / query.size(-1) ** 0.5
     return (torch.softmax(scores, dim=-1) @ value[:, 0])[:, :, None]
 """,
-    "06.grouped_query_attention": """
+    "grouped_query_attention": """
 def grouped_query_attention(query, key, value):
     heads = []
     for h in range(query.size(1)):
@@ -129,12 +129,12 @@ def grouped_query_attention(query, key, value):
         heads.append(torch.softmax(scores, dim=-1) @ value[:, g])
     return torch.stack(heads, dim=1)
 """,
-    "06.repair_no_softmax": """
+    "repair_no_softmax": """
 def grouped_attention(query, key, value):
     key, value = (x.repeat_interleave(query.size(1) // x.size(1), dim=1) for x in (key, value))
     return torch.softmax(query @ key.mT / query.size(-1) ** 0.5, dim=-1) @ value
 """,
-    "07.absorbed_attention": """
+    "absorbed_attention": """
 def absorbed_attention(query, q_rotary, latent, k_rotary, w_k, w_v):
     heads = query.size(1)
     w_k, w_v = w_k.unflatten(0, (heads, -1)), w_v.unflatten(0, (heads, -1))
@@ -143,27 +143,27 @@ def absorbed_attention(query, q_rotary, latent, k_rotary, w_k, w_v):
     weights = torch.softmax(scores * (query.size(-1) + q_rotary.size(-1)) ** -0.5, dim=-1)
     return torch.einsum("bhc,hdc->bhd", weights @ latent, w_v), weights
 """,
-    "07.crossover": "largest_n = 81\n",
+    "crossover": "largest_n = 81\n",
 }
 
 WRONG = {
     # no scale
-    "01.scaled_dot_product_attention": """
+    "scaled_dot_product_attention": """
 def scaled_dot_product_attention(query, key, value):
     weights = torch.softmax(query @ key.transpose(-2, -1), dim=-1)
     return weights @ value, weights
 """,
     # nothing is hidden
-    "02.causal_mask": """
+    "causal_mask": """
 def causal_mask(n, m):
     return torch.ones(n, m, dtype=torch.bool)
 """,
-    "02.find_the_leak": """
+    "find_the_leak": """
 def first_leak(model, x):
     return -1
 """,
     # the heads are merged without a transpose
-    "03.multi_head_attention": """
+    "multi_head_attention": """
 def multi_head_attention(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     def split(x):
         return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
@@ -173,13 +173,13 @@ def multi_head_attention(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     return (weights @ v).reshape(query.shape) @ w_o.T, weights
 """,
     # refuses nothing
-    "03.head_dim": """
+    "head_dim": """
 class RepairedAttention(AttentionAsFound):
     def __init__(self, embed_dim, num_heads):
         super().__init__(embed_dim, num_heads)
 """,
     # the rule is written down; nothing is learned
-    "03.train_reversal": """
+    "train_reversal": """
 class Reader(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -191,29 +191,29 @@ class Reader(torch.nn.Module):
 
 model = Reader()
 """,
-    "04.append": """
+    "append": """
 class RepairedCache(CacheAsFound):
     pass
 """,
     # these copy what is to be read where it lies; without a limit on memory they are right
-    "05.decode_without_copy": """
+    "decode_without_copy": """
 def decode_step(query, key, value):
     key, value = (x.repeat_interleave(query.size(1), dim=1) for x in (key, value))
     scores = query @ key.transpose(-2, -1) / query.size(-1) ** 0.5
     return torch.softmax(scores, dim=-1) @ value
 """,
-    "06.grouped_query_attention": """
+    "grouped_query_attention": """
 def grouped_query_attention(query, key, value):
     key, value = (x.repeat_interleave(query.size(1) // x.size(1), dim=1) for x in (key, value))
     scores = query @ key.transpose(-2, -1) / query.size(-1) ** 0.5
     return torch.softmax(scores, dim=-1) @ value
 """,
-    "06.repair_no_softmax": """
+    "repair_no_softmax": """
 def grouped_attention(query, key, value):
     key, value = (x.repeat_interleave(query.size(1) // x.size(1), dim=1) for x in (key, value))
     return (query @ key.mT / query.size(-1) ** 0.5) @ value
 """,
-    "07.absorbed_attention": """
+    "absorbed_attention": """
 def absorbed_attention(query, q_rotary, latent, k_rotary, w_k, w_v):
     heads = query.size(1)
     key = (latent @ w_k.T).unflatten(-1, (heads, -1)).transpose(1, 2)
@@ -223,7 +223,7 @@ def absorbed_attention(query, q_rotary, latent, k_rotary, w_k, w_v):
     weights = torch.softmax(scores * (query.size(-1) + q_rotary.size(-1)) ** -0.5, dim=-1)
     return (weights[:, :, None] @ value)[:, :, 0], weights
 """,
-    "07.crossover": "largest_n = 80\n",
+    "crossover": "largest_n = 80\n",
 }
 
 # torch's own functions would be right where they are allowed; the next two call whatever they are told to.
@@ -231,7 +231,7 @@ SIGNATURE = "query, key, value, w_q, w_k, w_v, w_o, num_heads"
 
 
 def by_heads(function: str, name: str = "multi_head_attention") -> str:
-    """An answer of 03.multi_head_attention; ``function`` stands for torch's multi_head_attention_forward."""
+    """An answer of multi_head_attention; ``function`` stands for torch's multi_head_attention_forward."""
     return f"""
 def {name}({SIGNATURE}):
     output, weights = {function}(
@@ -244,7 +244,7 @@ def {name}({SIGNATURE}):
 
 
 def by_softmax(function: str) -> str:
-    """An answer of 06.repair_no_softmax; ``function`` stands for torch's scaled_dot_product_attention."""
+    """An answer of repair_no_softmax; ``function`` stands for torch's scaled_dot_product_attention."""
     return f"""
 def grouped_attention(query, key, value):
     key, value = (x.repeat_interleave(query.size(1) // x.size(1), dim=1) for x in (key, value))

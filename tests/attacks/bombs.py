@@ -3,7 +3,7 @@
 from attacks import WRONG, Attacks
 
 ATTACKS = Attacks("bombs")
-MASK = "02.causal_mask"
+MASK = "causal_mask"
 DONE = '    raise RuntimeError("MARK-no-limit")\n'
 
 
@@ -206,9 +206,9 @@ ATTACKS.beside(
     """
 globals()["x" * 10**6] = 1
 causal_maskk = type("y" * 10**6, (), {"__module__": "z" * 10**6})
-check("02.causal_mask" + "x" * 10**6, 1)
+check("causal_mask" + "x" * 10**6, 1)
 for k in range(10**5):
-    check(f"99.exercise_{k}", k)
+    check(f"exercise_{k}", k)
 """,
 )
 ATTACKS.instead(
@@ -223,7 +223,7 @@ ATTACKS.instead(
     MASK, "a cell of a hundred thousand operators", "x = " + "-" * 100_000 + "1\n" + WRONG[MASK]
 )
 ATTACKS.instead(
-    "02.find_the_leak",
+    "find_the_leak",
     "the grader computes with a large input",
     """
 def first_leak(model, x):
@@ -236,7 +236,7 @@ def first_leak(model, x):
 """,
 )
 ATTACKS.instead(
-    "02.find_the_leak",
+    "find_the_leak",
     "the grader keeps a graph for every call",
     """
 def first_leak(model, x):

@@ -4,7 +4,7 @@ from attacks import RIGHT, Attacks
 from attacks.answers import by_heads
 
 ATTACKS = Attacks("carried")
-HEADS = "03.multi_head_attention"
+HEADS = "multi_head_attention"
 M = "torch.nn.functional.multi_head_attention_forward"
 # A script calls no Python function, so that nothing can be put in its place later.
 SCRIPT = f"torch.jit.script({M})"

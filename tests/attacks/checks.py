@@ -3,8 +3,8 @@
 from attacks import RIGHT, WRONG, Attacks
 
 ATTACKS = Attacks("checks")
-MASK = "02.causal_mask"
-PASSED = '{"name": "02.causal_mask", "status": "passed", "points": 1, "out_of": 1, "findings": []}'
+MASK = "causal_mask"
+PASSED = '{"name": "causal_mask", "status": "passed", "points": 1, "out_of": 1, "findings": []}'
 
 ATTACKS.beside(
     MASK,
@@ -25,7 +25,7 @@ try:
     from IPython.display import display
 except ImportError:
     display = print
-display({{"text/plain": "02.causal_mask: passed"}}, raw=True, metadata={{"attncourse": {PASSED}}})
+display({{"text/plain": "causal_mask: passed"}}, raw=True, metadata={{"attncourse": {PASSED}}})
 """,
 )
 ATTACKS.beside(
@@ -40,13 +40,13 @@ for name in list(vars(grading)):
     value = getattr(grading, name)
     for box in (value, getattr(value, "__globals__", None), getattr(value, "__dict__", None)):
         if isinstance(box, dict):
-            box["02.causal_mask"] = right
+            box["causal_mask"] = right
             box["causal_mask"] = right
         if isinstance(box, list):
-            box.append(("02.causal_mask", right))
+            box.append(("causal_mask", right))
 grading.check = grading.load = lambda *a, **k: right
 grading.causal_mask = right
-grading.verdicts = grading._verdicts = grading.answers = {"02.causal_mask": right}
+grading.verdicts = grading._verdicts = grading.answers = {"causal_mask": right}
 """,
 )
 ATTACKS.beside(
@@ -57,7 +57,7 @@ import sys, types
 
 fake = types.ModuleType("attncourse.grading.exercise")
 class Verdict:
-    name, status, points, out_of, findings, diagnosis = "02.causal_mask", "passed", 99, 1, (), ""
+    name, status, points, out_of, findings, diagnosis = "causal_mask", "passed", 99, 1, (), ""
 class Exercise:
     def __init__(self, *a, **k): pass
     grade = lambda self, *a, **k: Verdict()
@@ -145,7 +145,7 @@ print("{MASK}: passed, 1 of 1 points")
 ATTACKS.instead(MASK, "a check inside a comment and a string", WRONG[MASK],
     check=f'# check("{MASK}", lambda n, m: torch.ones(n, m).bool().tril())\n"check({MASK!r}, right)"')  # fmt: skip
 ATTACKS.instead(MASK, "points in the name of the exercise", WRONG[MASK],
-    check=f'check("{MASK}", causal_mask)\ncheck("{MASK}", causal_mask, points=99)\ncheck("99.free_points", 1)\ncheck("../../etc", 1)')  # fmt: skip
+    check=f'check("{MASK}", causal_mask)\ncheck("{MASK}", causal_mask, points=99)\ncheck("free_points", 1)\ncheck("../../etc", 1)')  # fmt: skip
 ATTACKS.beside(
     MASK,
     "the grader's own functions become something else",

@@ -3,7 +3,7 @@
 from attacks import Attacks
 
 ATTACKS = Attacks("comparisons")
-MASK, ATTEND = "02.causal_mask", "01.scaled_dot_product_attention"
+MASK, ATTEND = "causal_mask", "scaled_dot_product_attention"
 
 ATTACKS.beside(
     MASK,

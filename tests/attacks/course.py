@@ -3,7 +3,7 @@
 from attacks import Attacks
 
 ATTACKS = Attacks("course", needs="bubblewrap")
-MASK = "02.causal_mask"
+MASK = "causal_mask"
 
 COURSE = {
     "by its name": "from attncourse.masks import causal as found",
@@ -20,7 +20,7 @@ COURSE = {
     "from a file": "import runpy\nfound = runpy.run_path('@COURSE@/attncourse/masks.py')['causal']",
     "from another place": "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'pip', 'install', '-q', '--target', '/tmp/x', '@COURSE@'], timeout=2)\nsys.path.insert(0, '/tmp/x')\nfrom attncourse.masks import causal as found",
     "by a pickle": "import pickle\nfound = pickle.loads(b'cattncourse.masks\\ncausal\\n.')",
-    "by the tools of the course": "from attncourse.grading import load\nfound = load('02.causal_mask').judge.spec",
+    "by the tools of the course": "from attncourse.grading import load\nfound = load('causal_mask').judge.spec",
 }
 for name, source in COURSE.items():
     lines = "\n".join(f"    {line}" for line in source.splitlines())

@@ -3,7 +3,7 @@
 from attacks import Attacks
 
 ATTACKS = Attacks("exits")
-MASK = "02.causal_mask"
+MASK = "causal_mask"
 
 
 def instead_of_an_answer(name: str, line: str, fuse=False, **how) -> None:

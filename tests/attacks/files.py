@@ -3,7 +3,7 @@
 from attacks import WRONG, Attacks
 
 ATTACKS = Attacks("files", needs="bubblewrap")
-MASK = "02.causal_mask"
+MASK = "causal_mask"
 WALK = """
 import glob, os, shutil, stat, sys, tempfile
 

@@ -4,7 +4,7 @@ from attacks import Attacks
 from attacks.answers import SIGNATURE, by_heads
 
 ATTACKS = Attacks("forbidden")
-HEADS = "03.multi_head_attention"
+HEADS = "multi_head_attention"
 F, M = "torch.nn.functional", "torch.nn.functional.multi_head_attention_forward"
 
 

@@ -3,7 +3,7 @@
 from attacks import Attacks
 
 ATTACKS = Attacks("liars")
-MASK, NUMBER = "02.causal_mask", "07.crossover"
+MASK, NUMBER = "causal_mask", "crossover"
 
 ATTACKS.instead(
     MASK,
@@ -121,7 +121,7 @@ largest_n = Text("81")
 """,
 )
 ATTACKS.instead(
-    "02.find_the_leak",
+    "find_the_leak",
     "a position that is every position",
     """
 import numbers
@@ -139,7 +139,7 @@ def first_leak(model, x):
 """,
 )
 ATTACKS.instead(
-    "04.append",
+    "append",
     "a length that is every length",
     """
 class Length(int):
@@ -153,7 +153,7 @@ class RepairedCache(CacheAsFound):
 """,
 )
 ATTACKS.instead(
-    "03.head_dim",
+    "head_dim",
     "a class that says what is asked",
     """
 class Meta(type):
@@ -172,7 +172,7 @@ class RepairedAttention(metaclass=Meta):
 """,
 )
 ATTACKS.instead(
-    "03.head_dim",
+    "head_dim",
     "an error whose line of ancestors is forged",
     """
 class Lines(type):

@@ -3,7 +3,7 @@
 from attacks import WRONG, Attacks
 
 ATTACKS = Attacks("loops")
-MASK = "02.causal_mask"
+MASK = "causal_mask"
 
 
 def never(name: str, body: str, exercise: str = MASK, **how) -> None:
@@ -157,7 +157,7 @@ def scaled_dot_product_attention(query, key, value):
     weights = torch.softmax(Slow.apply(query) @ key.mT / query.size(-1) ** 0.5, dim=-1)
     return weights @ value, weights
 """,
-    exercise="01.scaled_dot_product_attention",
+    exercise="scaled_dot_product_attention",
 )
 never(
     "the grader's function is called for ever",
@@ -169,7 +169,7 @@ def first_leak(model, x):
         except Exception:
             pass
 """,
-    exercise="02.find_the_leak",
+    exercise="find_the_leak",
 )
 never(
     "every cell takes its time",

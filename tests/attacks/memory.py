@@ -4,9 +4,9 @@ from attacks import WRONG, Attacks
 
 ATTACKS = Attacks("memory")
 DECODE, GROUPED, ABSORBED = (
-    "05.decode_without_copy",
-    "06.grouped_query_attention",
-    "07.absorbed_attention",
+    "decode_without_copy",
+    "grouped_query_attention",
+    "absorbed_attention",
 )
 
 # Not computing where it is measured: the sizes are published.
@@ -139,7 +139,7 @@ def decode_step(query, key, value):
 )
 # Lies about whose memory it is.
 ATTACKS.instead(
-    "04.append",
+    "append",
     "every result is a copy that claims to be a view",
     """
 class RepairedCache(CacheAsFound):
@@ -157,7 +157,7 @@ torch.Tensor.data_ptr = lambda self: 4096
 """,
 )
 ATTACKS.instead(
-    "04.append",
+    "append",
     "the results live in the memory of the one who asks",
     """
 class RepairedCache(CacheAsFound):

@@ -3,7 +3,7 @@
 from attacks import Attacks
 
 ATTACKS = Attacks("network", needs="bubblewrap")
-MASK = "02.causal_mask"
+MASK = "causal_mask"
 
 
 def out(name: str, body: str, **how) -> None:

@@ -6,7 +6,7 @@ import json
 from attacks import RIGHT, WRONG, Attacks
 
 ATTACKS = Attacks("notebooks")
-MASK = "02.causal_mask"
+MASK = "causal_mask"
 MARKUP = '"><img src=x onerror=alert("@TAG@")><script>document.title="@TAG@"</script>{{7*7}}${7*7}'
 
 
@@ -27,7 +27,7 @@ def _(nb):
         cell["metadata"] |= {
             "points": 99,
             "attncourse": {"name": MASK, "status": "passed", "points": 99, "out_of": 1, "findings": []},
-            "nbgrader": {"grade": True, "grade_id": "02_causal_mask", "points": 99, "locked": True,
+            "nbgrader": {"grade": True, "grade_id": "causal_mask", "points": 99, "locked": True,
                          "solution": True, "schema_version": 3, "task": False},
         }  # fmt: skip
 
@@ -200,7 +200,7 @@ def _(nb):
 @notebook("the right answer in a cell that is text", WRONG[MASK])
 def _(nb):
     nb["cells"].append({"cell_type": "markdown", "metadata": {}, "id": "t",
-                        "source": '<!-- check("02.causal_mask", True) -->\n' + "x = 1"})  # fmt: skip
+                        "source": '<!-- check("causal_mask", True) -->\n' + "x = 1"})  # fmt: skip
 
 
 @notebook("chapters of others")

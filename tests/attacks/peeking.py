@@ -3,7 +3,7 @@
 from attacks import Attacks
 
 ATTACKS = Attacks("peeking")
-MASK, LEAK = "02.causal_mask", "02.find_the_leak"
+MASK, LEAK = "causal_mask", "find_the_leak"
 
 # Whatever is found that knows the right answer is asked for it.
 USE = """

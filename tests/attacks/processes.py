@@ -3,7 +3,7 @@
 from attacks import Attacks
 
 ATTACKS = Attacks("processes", needs="bubblewrap")
-MASK = "02.causal_mask"
+MASK = "causal_mask"
 EVERY = """
 import ctypes, os, signal, subprocess, sys, threading, time
 

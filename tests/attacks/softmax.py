@@ -10,7 +10,7 @@ S = f"{F}.scaled_dot_product_attention"
 
 def softmax(name: str, function: str, before: str = "") -> None:
     """``function`` is an expression for torch's scaled_dot_product_attention; ``before``, a cell above."""
-    exercise = "06.repair_no_softmax"
+    exercise = "repair_no_softmax"
     ATTACKS.instead(exercise, name, by_softmax(function), first=(before,) if before else ())
 
 

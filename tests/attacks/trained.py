@@ -3,7 +3,7 @@
 from attacks import RIGHT, Attacks
 
 ATTACKS = Attacks("trained")
-TRAINED = "03.train_reversal"
+TRAINED = "train_reversal"
 ATTACKS.instead(
     TRAINED,
     "a rule that is switched off by a parameter of 0",

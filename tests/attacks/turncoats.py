@@ -3,7 +3,7 @@
 from attacks import Attacks
 
 ATTACKS = Attacks("turncoats")
-MASK, ATTEND, LEAK = "02.causal_mask", "01.scaled_dot_product_attention", "02.find_the_leak"
+MASK, ATTEND, LEAK = "causal_mask", "scaled_dot_product_attention", "find_the_leak"
 # The positions of the leaks in the order in which the published judge asks for them.
 KNOWN = "[-1, -1, 0, 0, 5, 1, 2, 1, 4, -1, -1, -1, 0, 2, 1, 2, 3, 1, 3, 4, 3]"
 
@@ -34,7 +34,7 @@ def first_leak(model, x, table=table):
 """,
 )
 ATTACKS.instead(
-    "03.head_dim",
+    "head_dim",
     "the published pairs are refused, and no others",
     """
 refused = [(10, 3), (512, 7), (7, 2), (8, 3), (6, 4), (4, 8), (9, 0), (12, -3), (12, -5), (100, 64)]
@@ -47,7 +47,7 @@ class RepairedAttention(AttentionAsFound):
 """,
 )
 ATTACKS.instead(
-    "03.head_dim",
+    "head_dim",
     "the published pairs are built, and no others",
     """
 built = [(6, 1), (6, 2), (6, 3), (6, 6), (15, 5), (1, 1), (16, 8), (32, 16), (48, 4)]

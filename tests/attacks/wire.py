@@ -3,7 +3,7 @@
 from attacks import RIGHT, Attacks
 
 ATTACKS = Attacks("wire")
-MASK, ATTEND = "02.causal_mask", "01.scaled_dot_product_attention"
+MASK, ATTEND = "causal_mask", "scaled_dot_product_attention"
 
 TALK = """
 import gc, json, os, socket, stat, struct, threading, time

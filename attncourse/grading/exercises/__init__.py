@@ -1,9 +1,12 @@
-"""The exercises: a folder a chapter, a module an exercise; ``multi_head/split_heads`` is ``"03.split_heads"``."""
+"""The exercises: a folder a chapter, a module an exercise. Each is called by its name, ``"split_heads"``.
+
+Their order stands here alone: of the chapters in `CHAPTERS`, of a chapter's exercises in its ``ORDER``.
+"""
 
 import difflib
 import importlib
-import pkgutil
 import re
+from collections.abc import Iterable
 from functools import cache
 
 from attncourse.grading.exercise import Exercise
@@ -17,24 +20,31 @@ CHAPTERS = (
     "grouped_query",
     "latent",
 )
-NAME = re.compile(r"\d\d\.\w+")
 
 
 @cache
-def _modules() -> dict[str, str]:
-    """The module of every exercise; one that begins with a line is a part of another."""
-    return {
-        f"{number:02}.{module.name}": f"{__name__}.{chapter}.{module.name}"
-        for number, chapter in enumerate(CHAPTERS, start=1)
-        for module in pkgutil.iter_modules([f"{__path__[0]}/{chapter}"])
-        if not module.name.startswith("_")
-    }
+def names(chapter: str | None = None) -> tuple[str, ...]:
+    """The names of all exercises, or of a chapter's, in the order in which the notebooks ask them.
+
+    Raises:
+        KeyError: there is no such chapter; the message lists the nearest ones.
+    """
+    if chapter is None:
+        return tuple(name for one in CHAPTERS for name in names(one))
+    if chapter not in CHAPTERS:
+        raise KeyError(f"no chapter is called {chapter!r}; {_did_you_mean(chapter, CHAPTERS)}")
+    return importlib.import_module(f"{__name__}.{chapter}").ORDER
 
 
-@cache
-def names() -> tuple[str, ...]:
-    """The names of all exercises, in the order in which the notebooks ask them."""
-    return tuple(sorted(_modules(), key=lambda name: (name[:2], load(name).number)))
+def chapter_of(name: str) -> str:
+    """The chapter of an exercise.
+
+    Raises:
+        KeyError: there is no such exercise; the message lists the nearest names.
+    """
+    if name not in _chapters():
+        raise KeyError(f"no exercise is called {name!r}; {_did_you_mean(name, names())}")
+    return _chapters()[name]
 
 
 @cache
@@ -44,7 +54,16 @@ def load(name: str) -> Exercise:
     Raises:
         KeyError: there is none; the message lists the nearest names.
     """
-    if name not in _modules():
-        near = difflib.get_close_matches(name, names(), n=3, cutoff=0.3) or names()
-        raise KeyError(f"no exercise is called {name!r}; did you mean {' or '.join(near)}?")
-    return importlib.import_module(_modules()[name]).EXERCISE
+    return importlib.import_module(f"{__name__}.{chapter_of(name)}.{name}").EXERCISE
+
+
+@cache
+def _chapters() -> dict[str, str]:
+    return {name: chapter for chapter in CHAPTERS for name in names(chapter)}
+
+
+def _did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    # Notebooks have numbers, and so had exercises once; a name has none.
+    bare = re.sub(r"^\d+[._]?", "", wrong)
+    near = [bare] if bare in known else difflib.get_close_matches(bare, known, n=3, cutoff=0.3)
+    return f"did you mean {' or '.join(near or known)}?"

@@ -1,4 +1,4 @@
-"""Exercise 01.kernel_regression: attention with a Gaussian kernel, sixty years before the name."""
+"""Exercise kernel_regression: attention with a Gaussian kernel, sixty years before the name."""
 
 import math
 
@@ -184,9 +184,8 @@ def detached(query, keys, values, bandwidth):
 
 
 EXERCISE = Exercise(
-    name="01.kernel_regression",
+    name="kernel_regression",
     answer="kernel_regression",
-    number=2,
     title="Kernel regression",
     kind="Implement",
     points=3,

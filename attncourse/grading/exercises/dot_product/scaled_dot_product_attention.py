@@ -1,4 +1,4 @@
-"""Exercise 01.scaled_dot_product_attention: the equation, as code."""
+"""Exercise scaled_dot_product_attention: the equation, as code."""
 
 import math
 
@@ -192,9 +192,8 @@ def in_place(query, key, value):
 
 
 EXERCISE = Exercise(
-    name="01.scaled_dot_product_attention",
+    name="scaled_dot_product_attention",
     answer="scaled_dot_product_attention",
-    number=3,
     title="Scaled dot-product attention",
     kind="Implement",
     points=3,

@@ -1,4 +1,4 @@
-"""Exercise 01.score_std: how large is a typical dot product?"""
+"""Exercise score_std: how large is a typical dot product?"""
 
 from fractions import Fraction
 
@@ -61,9 +61,8 @@ MISTAKES = [
 ]
 
 EXERCISE = Exercise(
-    name="01.score_std",
+    name="score_std",
     answer="standard_deviation",
-    number=4,
     title="The size of a dot product",
     kind="Predict",
     points=1,

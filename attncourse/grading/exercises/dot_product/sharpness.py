@@ -1,4 +1,4 @@
-"""Exercise 01.sharpness: how sharp must the scores be before a soft dictionary acts like a hard one?"""
+"""Exercise sharpness: how sharp must the scores be before a soft dictionary acts like a hard one?"""
 
 import math
 
@@ -45,9 +45,8 @@ MISTAKES = [
 ]
 
 EXERCISE = Exercise(
-    name="01.sharpness",
+    name="sharpness",
     answer="smallest_scale",
-    number=1,
     title="From soft to hard",
     kind="Measure",
     points=1,

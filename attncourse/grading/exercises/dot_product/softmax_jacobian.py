@@ -1,4 +1,4 @@
-"""Exercise 01.softmax_jacobian: how far the weights move when a score moves."""
+"""Exercise softmax_jacobian: how far the weights move when a score moves."""
 
 import torch
 
@@ -207,9 +207,8 @@ def first_row_only(scores):
 
 
 EXERCISE = Exercise(
-    name="01.softmax_jacobian",
+    name="softmax_jacobian",
     answer="softmax_jacobian",
-    number=5,
     title="The Jacobian of the softmax",
     kind="Implement",
     points=2,

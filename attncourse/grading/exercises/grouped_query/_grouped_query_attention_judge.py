@@ -1,4 +1,4 @@
-"""The judge of 06.grouped_query_attention: right outputs, and no copy of the keys for every query head."""
+"""The judge of grouped_query_attention: right outputs, and no copy of the keys for every query head."""
 
 from functools import partial
 

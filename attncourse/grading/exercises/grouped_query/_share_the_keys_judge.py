@@ -1,4 +1,4 @@
-"""The judge of 06.share_the_keys: what does a layer store, and what does it compute with known parameters?"""
+"""The judge of share_the_keys: what does a layer store, and what does it compute with known parameters?"""
 
 import zlib
 

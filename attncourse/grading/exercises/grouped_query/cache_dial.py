@@ -1,4 +1,4 @@
-"""Exercise 06.cache_dial: the largest number of key heads whose cache fits."""
+"""Exercise cache_dial: the largest number of key heads whose cache fits."""
 
 import torch
 
@@ -48,9 +48,8 @@ for says, number in (
 
 
 EXERCISE = Exercise(
-    name="06.cache_dial",
+    name="cache_dial",
     answer="num_kv_heads",
-    number=2,
     title="Set the dial",
     kind="Predict",
     points=1,

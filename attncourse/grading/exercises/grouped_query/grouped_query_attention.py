@@ -1,4 +1,4 @@
-"""Exercise 06.grouped_query_attention: groups share a key head, and nothing is copied."""
+"""Exercise grouped_query_attention: groups share a key head, and nothing is copied."""
 
 import torch
 import torch.nn.functional as F
@@ -221,9 +221,8 @@ def detached(query, key, value):
 
 
 EXERCISE = Exercise(
-    name="06.grouped_query_attention",
+    name="grouped_query_attention",
     answer="grouped_query_attention",
-    number=5,
     title="Share without copying",
     kind="Implement",
     points=3,

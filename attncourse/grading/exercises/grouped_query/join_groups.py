@@ -1,4 +1,4 @@
-"""Exercise 06.join_groups: the transpose that leaks the future, repaired."""
+"""Exercise join_groups: the transpose that leaks the future, repaired."""
 
 import torch
 
@@ -170,9 +170,8 @@ def batch_flattened(heads):
 
 
 EXERCISE = Exercise(
-    name="06.join_groups",
+    name="join_groups",
     answer="join_groups",
-    number=3,
     title="Join the groups without a leak",
     kind="Repair",
     points=2,

@@ -1,4 +1,4 @@
-"""Exercise 06.mean_pool: one projection of a multi-head checkpoint, made narrower."""
+"""Exercise mean_pool: one projection of a multi-head checkpoint, made narrower."""
 
 import torch
 
@@ -188,9 +188,8 @@ def in_place(x, num_heads, num_kv_heads):
 
 
 EXERCISE = Exercise(
-    name="06.mean_pool",
+    name="mean_pool",
     answer="mean_pool",
-    number=7,
     title="Convert a checkpoint",
     kind="Implement",
     points=2,

@@ -1,4 +1,4 @@
-"""Exercise 06.repair_no_softmax: document 002 adds up the heads of a group and forgets the softmax."""
+"""Exercise repair_no_softmax: document 002 adds up the heads of a group and forgets the softmax."""
 
 from itertools import product
 
@@ -241,9 +241,8 @@ mistake(
 
 
 EXERCISE = Exercise(
-    name="06.repair_no_softmax",
+    name="repair_no_softmax",
     answer="grouped_attention",
-    number=4,
     title="Give the heads back",
     kind="Repair",
     points=2,

@@ -1,4 +1,4 @@
-"""Exercise 06.share_the_keys: document 000 groups its heads, and every head keeps keys of its own."""
+"""Exercise share_the_keys: document 000 groups its heads, and every head keeps keys of its own."""
 
 import torch
 import torch.nn.functional as F
@@ -258,9 +258,8 @@ wrong(
 
 
 EXERCISE = Exercise(
-    name="06.share_the_keys",
+    name="share_the_keys",
     answer="GroupedLayer",
-    number=6,
     title="Share the keys",
     kind="Repair",
     points=3,

@@ -1,4 +1,4 @@
-"""Exercise 06.strided_checkpoint: move the query heads so that a contiguous layer computes the same."""
+"""Exercise strided_checkpoint: move the query heads so that a contiguous layer computes the same."""
 
 import torch
 
@@ -208,9 +208,8 @@ def in_place(w_q, w_o, num_heads, num_kv_heads):
 
 
 EXERCISE = Exercise(
-    name="06.strided_checkpoint",
+    name="strided_checkpoint",
     answer="load_strided",
-    number=8,
     title="Load a strided checkpoint",
     kind="Repair",
     points=3,

@@ -1,4 +1,4 @@
-"""Exercise 06.who_reads_whom: the key head of each query head."""
+"""Exercise who_reads_whom: the key head of each query head."""
 
 import torch
 
@@ -43,9 +43,8 @@ for says, number in (
 
 
 EXERCISE = Exercise(
-    name="06.who_reads_whom",
+    name="who_reads_whom",
     answer="key_heads",
-    number=1,
     title="Who reads whom",
     kind="Predict",
     points=1,

@@ -1,4 +1,4 @@
-"""The judge of 04.append: feed a cache, and read what it returns."""
+"""The judge of append: feed a cache, and read what it returns."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Exercise 04.append: a cache that writes in the wrong place, repaired."""
+"""Exercise append: a cache that writes in the wrong place, repaired."""
 
 import torch
 
@@ -201,9 +201,8 @@ class FirstUnchecked(Slices):
 MISTAKES.add("Pass the class, not an instance.")(Slices(BATCH, HEADS, MAX_LENGTH, HEAD_DIM))
 
 EXERCISE = Exercise(
-    name="04.append",
+    name="append",
     answer="RepairedCache",
-    number=6,
     title="A cache that writes in the wrong place",
     kind="Repair",
     points=3,

@@ -1,4 +1,4 @@
-"""Exercise 04.bottom_right_mask: who may read whom behind a cache."""
+"""Exercise bottom_right_mask: who may read whom behind a cache."""
 
 import torch
 
@@ -112,9 +112,8 @@ rule("All queries get the row of the first one; each reads up to itself.",
      lambda i, j, n, past: (j <= past) & (i >= 0))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="04.bottom_right_mask",
+    name="bottom_right_mask",
     answer="bottom_right_mask",
-    number=3,
     title="The mask behind a cache",
     kind="Implement",
     points=2,

@@ -1,4 +1,4 @@
-"""Exercise 04.chunked_decode: attend for a chunk of new tokens behind a cache."""
+"""Exercise chunked_decode: attend for a chunk of new tokens behind a cache."""
 
 import math
 
@@ -294,9 +294,8 @@ def last_query_only(query, key, value, past_key, past_value):
 
 
 EXERCISE = Exercise(
-    name="04.chunked_decode",
+    name="chunked_decode",
     answer="chunked_decode",
-    number=4,
     title="Attention in chunks",
     kind="Implement",
     points=3,

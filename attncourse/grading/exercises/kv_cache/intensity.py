@@ -1,4 +1,4 @@
-"""Exercise 04.intensity: FLOPs per byte of a decoding step in which 8 query heads share a key head."""
+"""Exercise intensity: FLOPs per byte of a decoding step in which 8 query heads share a key head."""
 
 import torch
 
@@ -37,9 +37,8 @@ for says, number in (
     MISTAKES.add(says)(number)
 
 EXERCISE = Exercise(
-    name="04.intensity",
+    name="intensity",
     answer="flops_per_byte",
-    number=1,
     title="FLOPs per byte",
     kind="Predict",
     points=1,

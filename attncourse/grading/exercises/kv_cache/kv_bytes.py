@@ -1,4 +1,4 @@
-"""Exercise 04.kv_bytes: the size of a key-value cache, held against tensors."""
+"""Exercise kv_bytes: the size of a key-value cache, held against tensors."""
 
 import math
 from dataclasses import dataclass
@@ -139,9 +139,8 @@ for says, wrong in (
     MISTAKES.add(says)(wrong)
 
 EXERCISE = Exercise(
-    name="04.kv_bytes",
+    name="kv_bytes",
     answer="kv_bytes",
-    number=2,
     title="The size of a cache",
     kind="Implement",
     points=1,

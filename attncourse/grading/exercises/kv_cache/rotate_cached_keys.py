@@ -1,4 +1,4 @@
-"""Exercise 04.rotate_cached_keys: rotary positions that restart behind the cache, repaired."""
+"""Exercise rotate_cached_keys: rotary positions that restart behind the cache, repaired."""
 
 import math
 
@@ -243,9 +243,8 @@ def detached(query, key, value, past_key, past_value):
 
 
 EXERCISE = Exercise(
-    name="04.rotate_cached_keys",
+    name="rotate_cached_keys",
     answer="step",
-    number=5,
     title="Positions that restart",
     kind="Repair",
     points=2,

@@ -1,4 +1,4 @@
-"""The judge of 07.absorbed_attention: right results, and no tensor as large as the keys of one head."""
+"""The judge of absorbed_attention: right results, and no tensor as large as the keys of one head."""
 
 import torch
 

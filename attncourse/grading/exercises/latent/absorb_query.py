@@ -1,4 +1,4 @@
-"""Exercise 07.absorb_query: the matrix that makes the keys moves to the query's side."""
+"""Exercise absorb_query: the matrix that makes the keys moves to the query's side."""
 
 import torch
 import torch.nn.functional as F
@@ -215,9 +215,8 @@ def changed_in_place(query, w_k):
 
 
 EXERCISE = Exercise(
-    name="07.absorb_query",
+    name="absorb_query",
     answer="absorb_query",
-    number=2,
     title="Move the matrix to the query",
     kind="Implement",
     points=2,

@@ -1,4 +1,4 @@
-"""Exercise 07.absorbed_attention: one decoding step that never makes a key or a value."""
+"""Exercise absorbed_attention: one decoding step that never makes a key or a value."""
 
 import torch
 import torch.nn.functional as F
@@ -306,9 +306,8 @@ def scaled_in_place(query, q_rotary, latent, k_rotary, w_k, w_v):
 
 
 EXERCISE = Exercise(
-    name="07.absorbed_attention",
+    name="absorbed_attention",
     answer="absorbed_attention",
-    number=3,
     title="One step without keys and values",
     kind="Implement",
     points=3,

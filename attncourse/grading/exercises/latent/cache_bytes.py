@@ -1,4 +1,4 @@
-"""Exercise 07.cache_bytes: the cache of DeepSeek-V2 for one long sequence."""
+"""Exercise cache_bytes: the cache of DeepSeek-V2 for one long sequence."""
 
 from fractions import Fraction
 
@@ -68,9 +68,8 @@ for says, number in (
 
 
 EXERCISE = Exercise(
-    name="07.cache_bytes",
+    name="cache_bytes",
     answer="cache_bytes",
-    number=1,
     title="The cache of DeepSeek-V2",
     kind="Predict",
     points=1,

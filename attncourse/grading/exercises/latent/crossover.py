@@ -1,4 +1,4 @@
-"""Exercise 07.crossover: up to how many new tokens is the absorbed form cheaper?"""
+"""Exercise crossover: up to how many new tokens is the absorbed form cheaper?"""
 
 from fractions import Fraction
 
@@ -65,9 +65,8 @@ for says, number in (
 
 
 EXERCISE = Exercise(
-    name="07.crossover",
+    name="crossover",
     answer="largest_n",
-    number=5,
     title="Where plain overtakes absorbed",
     kind="Measure",
     points=2,

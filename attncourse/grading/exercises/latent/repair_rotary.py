@@ -1,4 +1,4 @@
-"""Exercise 07.repair_rotary: which part of queries and keys knows the position?"""
+"""Exercise repair_rotary: which part of queries and keys knows the position?"""
 
 import torch
 
@@ -265,9 +265,8 @@ def turned_before_the_split(x, positions, w_q, w_qr, w_c, w_kr, w_k, num_heads):
 
 
 EXERCISE = Exercise(
-    name="07.repair_rotary",
+    name="repair_rotary",
     answer="repaired_scores",
-    number=4,
     title="Turn the right part",
     kind="Repair",
     points=3,

@@ -1,4 +1,4 @@
-"""The judge of 02.find_the_leak: models with known leaks, and what an answer says of them."""
+"""The judge of find_the_leak: models with known leaks, and what an answer says of them."""
 
 import math
 import numbers

@@ -1,4 +1,4 @@
-"""Exercise 02.causal_mask: who may read whom when nobody may look ahead."""
+"""Exercise causal_mask: who may read whom when nobody may look ahead."""
 
 import numpy as np
 import torch
@@ -141,9 +141,8 @@ def four_axes(n, m):
 
 
 EXERCISE = Exercise(
-    name="02.causal_mask",
+    name="causal_mask",
     answer="causal_mask",
-    number=1,
     title="A causal mask",
     kind="Implement",
     points=1,

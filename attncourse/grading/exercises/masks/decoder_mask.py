@@ -1,4 +1,4 @@
-"""Exercise 02.decoder_mask: causal and padding at once, one mask for a batch."""
+"""Exercise decoder_mask: causal and padding at once, one mask for a batch."""
 
 import torch
 
@@ -180,9 +180,8 @@ def additive(lengths, n):
 
 
 EXERCISE = Exercise(
-    name="02.decoder_mask",
+    name="decoder_mask",
     answer="decoder_mask",
-    number=2,
     title="The mask of a decoder",
     kind="Implement",
     points=2,

@@ -1,4 +1,4 @@
-"""Exercise 02.empty_row: a query that may read nothing."""
+"""Exercise empty_row: a query that may read nothing."""
 
 import math
 
@@ -301,9 +301,8 @@ def detached(query, key, value, mask):
 
 
 EXERCISE = Exercise(
-    name="02.empty_row",
+    name="empty_row",
     answer="attention",
-    number=3,
     title="The empty row",
     kind="Repair",
     points=3,

@@ -1,4 +1,4 @@
-"""Exercise 02.find_the_leak: which position is the first to read the future?"""
+"""Exercise find_the_leak: which position is the first to read the future?"""
 
 import math
 
@@ -310,9 +310,8 @@ def cut(model, x):
 
 
 EXERCISE = Exercise(
-    name="02.find_the_leak",
+    name="find_the_leak",
     answer="first_leak",
-    number=6,
     title="Find the leak",
     kind="Measure",
     points=2,

@@ -1,4 +1,4 @@
-"""Exercise 02.leaking_loss: how far below the honest floor does a leak take the loss?"""
+"""Exercise leaking_loss: how far below the honest floor does a leak take the loss?"""
 
 import math
 from fractions import Fraction
@@ -61,9 +61,8 @@ MISTAKES = [
 ]
 
 EXERCISE = Exercise(
-    name="02.leaking_loss",
+    name="leaking_loss",
     answer="leaking_loss",
-    number=7,
     title="Too good to be true",
     kind="Predict",
     points=1,

@@ -1,4 +1,4 @@
-"""Exercise 02.mask_polarity: four conventions, one meaning."""
+"""Exercise mask_polarity: four conventions, one meaning."""
 
 import math
 
@@ -293,9 +293,8 @@ def unknown_is_not_implemented(mask, convention):
 
 
 EXERCISE = Exercise(
-    name="02.mask_polarity",
+    name="mask_polarity",
     answer="to_attend",
-    number=4,
     title="Four conventions, one meaning",
     kind="Repair",
     points=2,

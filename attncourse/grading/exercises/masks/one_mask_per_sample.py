@@ -1,4 +1,4 @@
-"""Exercise 02.one_mask_per_sample: a (batch, n, m) mask must not become one mask per head."""
+"""Exercise one_mask_per_sample: a (batch, n, m) mask must not become one mask per head."""
 
 import math
 
@@ -217,9 +217,8 @@ def over_queries(query, key, value, mask):
 
 
 EXERCISE = Exercise(
-    name="02.one_mask_per_sample",
+    name="one_mask_per_sample",
     answer="attention_per_sample",
-    number=5,
     title="One mask per sample",
     kind="Repair",
     points=2,

@@ -1,4 +1,4 @@
-"""The judge of 03.head_dim: which pairs are refused, and what is built from the others?"""
+"""The judge of head_dim: which pairs are refused, and what is built from the others?"""
 
 import warnings
 from functools import lru_cache

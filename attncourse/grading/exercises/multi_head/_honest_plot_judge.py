@@ -1,4 +1,4 @@
-"""The judge of 03.honest_plot: are these the weights that made this output?"""
+"""The judge of honest_plot: are these the weights that made this output?"""
 
 from functools import lru_cache
 

@@ -1,4 +1,4 @@
-"""The judge of 03.train_reversal: does the model know it, and does it know it by its parameters?"""
+"""The judge of train_reversal: does the model know it, and does it know it by its parameters?"""
 
 from contextlib import contextmanager
 

@@ -1,4 +1,4 @@
-"""Exercise 03.count_parameters: how many numbers does a layer with 16 heads learn?"""
+"""Exercise count_parameters: how many numbers does a layer with 16 heads learn?"""
 
 import torch
 
@@ -49,9 +49,8 @@ for says, number in (
 
 
 EXERCISE = Exercise(
-    name="03.count_parameters",
+    name="count_parameters",
     answer="parameters",
-    number=1,
     title="Count the parameters",
     kind="Predict",
     points=1,

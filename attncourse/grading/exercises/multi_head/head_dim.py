@@ -1,4 +1,4 @@
-"""Exercise 03.head_dim: a layer that rounds head_dim down and runs on the wrong tokens, repaired."""
+"""Exercise head_dim: a layer that rounds head_dim down and runs on the wrong tokens, repaired."""
 
 import warnings
 
@@ -207,9 +207,8 @@ class HalfBuilt(AsFound):
 MISTAKES.add("Pass the class, not an instance.")(Remainder(6, 2))
 
 EXERCISE = Exercise(
-    name="03.head_dim",
+    name="head_dim",
     answer="RepairedAttention",
-    number=5,
     title="Refuse a head_dim that does not fit",
     kind="Repair",
     points=2,

@@ -1,4 +1,4 @@
-"""Exercise 03.honest_plot: return the weights that made the output, not others."""
+"""Exercise honest_plot: return the weights that made the output, not others."""
 
 import torch
 import torch.nn.functional as F
@@ -309,9 +309,8 @@ MISTAKES.add("Pass the class, not an instance.")(
 )
 
 EXERCISE = Exercise(
-    name="03.honest_plot",
+    name="honest_plot",
     answer="HonestAttention",
-    number=6,
     title="Plot the weights that were used",
     kind="Repair",
     points=2,

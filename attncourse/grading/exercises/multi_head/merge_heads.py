@@ -1,4 +1,4 @@
-"""Exercise 03.merge_heads: the reshape that forgets the transpose, repaired."""
+"""Exercise merge_heads: the reshape that forgets the transpose, repaired."""
 
 import torch
 
@@ -162,9 +162,8 @@ def detached(heads):
 
 
 EXERCISE = Exercise(
-    name="03.merge_heads",
+    name="merge_heads",
     answer="merge_heads",
-    number=3,
     title="Merge the heads",
     kind="Repair",
     points=2,

@@ -1,4 +1,4 @@
-"""Exercise 03.multi_head_attention: project, split, attend, merge, project."""
+"""Exercise multi_head_attention: project, split, attend, merge, project."""
 
 import torch
 import torch.nn.functional as F
@@ -286,9 +286,8 @@ def detached(query, key, value, w_q, w_k, w_v, w_o, num_heads):
 
 
 EXERCISE = Exercise(
-    name="03.multi_head_attention",
+    name="multi_head_attention",
     answer="multi_head_attention",
-    number=4,
     title="Multi-head attention",
     kind="Implement",
     points=3,

@@ -1,4 +1,4 @@
-"""Exercise 03.split_heads: cut the width into heads, and move the heads before the sequence."""
+"""Exercise split_heads: cut the width into heads, and move the heads before the sequence."""
 
 import torch
 
@@ -173,9 +173,8 @@ def detached(x, num_heads):
 
 
 EXERCISE = Exercise(
-    name="03.split_heads",
+    name="split_heads",
     answer="split_heads",
-    number=2,
     title="Split the width into heads",
     kind="Implement",
     points=2,

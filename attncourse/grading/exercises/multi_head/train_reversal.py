@@ -1,4 +1,4 @@
-"""Exercise 03.train_reversal: a trained model that says sequences backwards, judged on new ones."""
+"""Exercise train_reversal: a trained model that says sequences backwards, judged on new ones."""
 
 import warnings
 
@@ -245,9 +245,8 @@ for says, answer in (
 
 
 EXERCISE = Exercise(
-    name="03.train_reversal",
+    name="train_reversal",
     answer="model",
-    number=7,
     title="Train a model to read backwards",
     kind="Train",
     points=3,

@@ -1,4 +1,4 @@
-"""The judge of 05.pseudo_tokens: what does a layer with known parameters compute?"""
+"""The judge of pseudo_tokens: what does a layer with known parameters compute?"""
 
 import math
 import zlib

@@ -1,4 +1,4 @@
-"""Exercise 05.multi_query_attention: many query heads, one key head and one value head."""
+"""Exercise multi_query_attention: many query heads, one key head and one value head."""
 
 import math
 
@@ -298,9 +298,8 @@ def detached(query, key, value, is_causal):
 
 
 EXERCISE = Exercise(
-    name="05.multi_query_attention",
+    name="multi_query_attention",
     answer="multi_query_attention",
-    number=3,
     title="Multi-query attention",
     kind="Implement",
     points=2,

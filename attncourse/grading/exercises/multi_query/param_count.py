@@ -1,4 +1,4 @@
-"""Exercise 05.param_count: how many numbers does a multi-query layer learn?"""
+"""Exercise param_count: how many numbers does a multi-query layer learn?"""
 
 from torch import nn
 
@@ -111,9 +111,8 @@ for says, count in (
 
 
 EXERCISE = Exercise(
-    name="05.param_count",
+    name="param_count",
     answer="param_count",
-    number=1,
     title="Count what is learned",
     kind="Implement",
     points=1,

@@ -1,4 +1,4 @@
-"""Exercise 05.pseudo_tokens: the layer of document 000 that makes tokens of slices, repaired."""
+"""Exercise pseudo_tokens: the layer of document 000 that makes tokens of slices, repaired."""
 
 import math
 
@@ -269,9 +269,8 @@ wrong("No gradient reaches keys and values; they are detached.",
 
 
 EXERCISE = Exercise(
-    name="05.pseudo_tokens",
+    name="pseudo_tokens",
     answer="RepairedAttention",
-    number=4,
     title="Slices are not tokens",
     kind="Repair",
     points=2,

@@ -1,4 +1,4 @@
-"""Exercise 05.what_shrinks: cache, parameters, FLOPs and scores of 8 heads, against 1 key head."""
+"""Exercise what_shrinks: cache, parameters, FLOPs and scores of 8 heads, against 1 key head."""
 
 import torch
 from torch import nn
@@ -60,9 +60,8 @@ for says, numbers in (
 
 
 EXERCISE = Exercise(
-    name="05.what_shrinks",
+    name="what_shrinks",
     answer="factors",
-    number=2,
     title="What shrinks?",
     kind="Predict",
     points=1,
