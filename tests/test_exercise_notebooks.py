@@ -1,5 +1,7 @@
 """Masters and student notebooks: complete, up to date, equal but for the blanks."""
 
+import difflib
+import json
 import re
 from pathlib import Path
 
@@ -48,10 +50,28 @@ def test_student_notebook_is_the_master_minus_its_blanks(path):
     blanks = 0
     for ours, theirs in zip(master.cells, student.cells, strict=True):
         assert ours.cell_type == theirs.cell_type
+        assert ours.id == theirs.id
         expected, here = REGION.subn(blank, ours.source + "\n")
         assert expected.rstrip() == theirs.source.rstrip()
         blanks += here
     assert blanks >= len(checked(path)), "every exercise leaves something to do"
+
+
+def test_a_new_cell_changes_no_other_line(make_exercises, monkeypatch, tmp_path):
+    masters = tmp_path / "exercises" / "solutions"
+    masters.mkdir(parents=True)
+    monkeypatch.setattr(make_exercises, "ROOT", tmp_path)
+    monkeypatch.setattr(make_exercises, "MASTERS", masters)
+    path = masters / MASTERS[0].name
+    raw = json.loads(MASTERS[0].read_text(encoding="utf-8"))
+    raw["cells"].insert(4, {"cell_type": "markdown", "metadata": {}, "source": ["A new cell."]})
+    path.write_text(json.dumps(raw), encoding="utf-8")
+    make_exercises.main(check=False)
+    for old, new in ((MASTERS[0], path), (STUDENTS[0], masters.parent / path.name)):
+        lines = [x.read_text(encoding="utf-8").splitlines() for x in (old, new)]
+        changes = [x[0] for x in difflib.ndiff(*lines) if x[0] in "+-?"]
+        assert changes == ["+"] * 8, "the lines of one cell"
+    assert make_exercises.main(check=True) == 0, "and its id stays"
 
 
 @each(MASTERS)

@@ -1,5 +1,6 @@
 """`tools/run_notebooks.py`: a second run changes only what a cell really says differently."""
 
+import json
 import re
 
 import nbformat
@@ -55,9 +56,10 @@ def test_second_run_changes_only_printed_times(run_notebooks, notebook):
 
 
 def test_what_is_kept_and_what_is_not(run_notebooks, notebook):
+    given = [cell.id for cell in nbformat.read(notebook, as_version=4).cells]
     run_notebooks.run(notebook)
     result = nbformat.read(notebook, as_version=4)
-    assert [cell.id for cell in result.cells] == [f"07-{k:03d}" for k in range(len(CELLS))]
+    assert [cell.id for cell in result.cells] == given
     assert [cell.execution_count for cell in result.cells] == list(range(1, len(CELLS) + 1))
     assert dict(result.metadata) == run_notebooks.NOTEBOOK_METADATA
     assert "execution" not in str([cell.metadata for cell in result.cells]), "no times are stored"
@@ -75,6 +77,20 @@ def test_what_is_kept_and_what_is_not(run_notebooks, notebook):
     assert image.alt.startswith("attention weights of 3 queries by 3 keys")
     assert image.width == f"{picture.metadata['image/png']['width']}px"
     assert caption.data["text/markdown"] == "*Identity.*"
+
+
+def test_a_cell_gets_an_id_where_it_has_none_of_its_own(run_notebooks, notebook):
+    raw = json.loads(notebook.read_text(encoding="utf-8"))
+    given = [cell["id"] for cell in raw["cells"]]
+    without = {"cell_type": "markdown", "metadata": {}, "source": []}
+    for k, more in enumerate(({}, {"id": given[0]}, {"id": "not valid"}, {"id": ""})):
+        raw["cells"].insert(2 * k + 1, without | more)
+    notebook.write_text(json.dumps(raw), encoding="utf-8")
+    run_notebooks.run(notebook)
+    ids = [cell.id for cell in nbformat.read(notebook, as_version=4).cells]
+    assert [x for x in ids if x in given] == given
+    assert len(ids) == len(set(ids)) == len(given) + 4
+    assert [cell.id for cell in run_notebooks.cell_ids.read(notebook).cells] == ids
 
 
 def test_failing_notebook_is_not_written(run_notebooks, notebook):

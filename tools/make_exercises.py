@@ -5,6 +5,7 @@
 
 A master holds statements, solutions in ``### BEGIN SOLUTION`` regions, and ``check`` cells. Cards,
 hints and nbgrader's metadata are filled in from the exercises themselves, so they are written once.
+A cell keeps its id, in the master and in the student notebook.
 """
 
 import re
@@ -12,6 +13,7 @@ import sys
 from copy import deepcopy
 from pathlib import Path
 
+import cell_ids
 import nbformat
 from nbgrader.preprocessors import ClearOutput, ClearSolutions, LockCells
 
@@ -39,7 +41,7 @@ def complete(master) -> None:
             cell.metadata["nbgrader"] = _metadata(exercise.name, points=exercise.points)
             _answer_above(cells).metadata["nbgrader"]["grade_id"] = f"{exercise.name}_answer"
             _write_card(cells, exercise)
-            cells.append(_hints(exercise, id=f"{cell.id}-hints"))
+            cells.append(_hints(exercise, id=f"{cell.id[:58]}-hints"))
     master.cells = cells
 
 
@@ -104,11 +106,9 @@ def student(master):
 def main(check: bool) -> int:
     stale = []
     for path in sorted(MASTERS.glob("*.ipynb")):
-        master = nbformat.read(path, as_version=4)
+        master = cell_ids.read(path)
         complete(master)
         for target, notebook in ((path, master), (MASTERS.parent / path.name, student(master))):
-            for index, cell in enumerate(notebook.cells):
-                cell.id = f"{path.stem[:2]}-{index:03d}"
             text = nbformat.writes(notebook) + "\n"
             if target.exists() and target.read_text(encoding="utf-8") == text:
                 continue

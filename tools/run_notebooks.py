@@ -1,6 +1,6 @@
 """Execute notebooks in place, so that a second run changes only what really changed.
 
-Cells keep fixed ids, nothing stores a time, and each figure's alt text moves from its output into
+Cells keep their ids, nothing stores a time, and each figure's alt text moves from its output into
 the cell's metadata, where the book looks for it.
 
     python tools/run_notebooks.py chapters/01_dot_product.ipynb ...
@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import cell_ids
 import nbformat
 from nbclient import NotebookClient
 
@@ -22,7 +23,7 @@ NOTEBOOK_METADATA = {
 
 def run(path: Path) -> float:
     """Execute one notebook and write it back; returns the seconds it took."""
-    notebook = nbformat.read(path, as_version=4)
+    notebook = cell_ids.read(path)
     started = time.perf_counter()
     NotebookClient(
         notebook,
@@ -33,16 +34,15 @@ def run(path: Path) -> float:
         resources={"metadata": {"path": str(path.parent)}},
     ).execute()
     seconds = time.perf_counter() - started
-    tidy(notebook, prefix=path.stem[:2])
+    tidy(notebook)
     nbformat.write(notebook, path)
     return seconds
 
 
-def tidy(notebook, prefix: str) -> None:
-    """Fixed ids, minimal metadata, alt texts; no erased progress bars."""
+def tidy(notebook) -> None:
+    """Minimal metadata, alt texts; no erased progress bars."""
     notebook.metadata = nbformat.from_dict(NOTEBOOK_METADATA)
-    for index, cell in enumerate(notebook.cells):
-        cell.id = f"{prefix}-{index:03d}"
+    for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [out for out in cell.outputs if not _is_blank(out)]
             _move_alt(cell)
