@@ -11,7 +11,7 @@ MASTERS := $(wildcard exercises/solutions/*.ipynb)
 # More threads are slower on small models, and a busy machine makes it much worse.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup book test check lint lab run exercises new bench repository clean
+.PHONY: help setup book test check lint lab run exercises renumber new bench repository clean
 
 help:
 	@echo "make book               build the site and say where to open it"
@@ -20,6 +20,7 @@ help:
 	@echo "make lab                open the notebooks in JupyterLab"
 	@echo "make run NB=PATH ...    execute notebooks in place (default: all of them)"
 	@echo "make exercises          write the student notebooks from their masters"
+	@echo "make renumber           number the chapters as _toc.yml orders them"
 	@echo "make new NAME=dilated   stubs for a new variant, from equation to exercise"
 	@echo "make bench              measure the figures that the book shows"
 	@echo "make repository URL=... point the notebooks at your fork"
@@ -64,6 +65,9 @@ run: $(READY)
 
 exercises: $(READY)
 	$(BIN)/python tools/make_exercises.py
+
+renumber: $(READY)
+	$(BIN)/python tools/renumber.py
 
 new: $(READY)
 	@test -n "$(NAME)" || { echo "Name the variant: make new NAME=dilated"; exit 1; }

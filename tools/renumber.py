@@ -1,0 +1,120 @@
+"""Give the chapters the numbers of their places in _toc.yml: move a line there, then run this.
+
+    python tools/renumber.py        or: make renumber
+
+Notebooks are renamed, and every mention of their names, every link to them and the titles of the exercises
+follow; so does the order of the exercises in the grader. Nothing else knows a number. "chapter 4" in the prose and
+on the cards is not changed.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+FOLDERS = ("chapters", "exercises", "exercises/solutions")
+TEXT = {".ipynb", ".json", ".md", ".py", ".txt", ".yml"}
+LEFT_OUT = {"_build", "build"}
+ENTRY = r"(?m)^( *- file: {})/\d\d_(\w+)$"
+
+
+def order_of(toc: str, root: Path) -> list[str]:
+    """The names of the chapters, without their numbers, as the table of contents has them.
+
+    Raises:
+        ValueError: a chapter is there twice, or has no notebook, or a notebook has no line.
+    """
+    order = [name for _, name in re.findall(ENTRY.format("chapters"), toc)]
+    for folder in FOLDERS:
+        found = [path.stem[3:] for path in root.glob(f"{folder}/[0-9][0-9]_*.ipynb")]
+        unknown = sorted(set(found) - set(order))
+        if unknown:
+            raise ValueError(f"{folder} has {unknown[0]}, which is no chapter of _toc.yml")
+        if len(found) > len(set(found)):
+            raise ValueError(f"{folder} has two notebooks of one name")
+        if folder == "chapters" and sorted(found) != sorted(order):
+            raise ValueError("_toc.yml names a chapter twice, or one that has no notebook")
+    return order
+
+
+def renamed(text: str, numbers: dict[str, int]) -> str:
+    """The text with every chapter under its number: names, links to it, and what the links say."""
+    names = "|".join(sorted(numbers, key=len, reverse=True))
+    text = re.sub(
+        rf"(?<![\w-])\d\d_({names})(?!\w)", lambda found: f"{numbers[found[1]]:02}_{found[1]}", text
+    )
+    return re.sub(
+        rf"\[(Exercises|[Cc]hapter) \d+\]\(([^)\s]*\d\d_({names})\b)",
+        lambda found: f"[{found[1]} {numbers[found[3]]}]({found[2]}",
+        text,
+    )
+
+
+def sorted_toc(toc: str, order: list[str]) -> str:
+    """The table of contents with the exercises in the order of their chapters."""
+    entry = re.compile(ENTRY.format("exercises"))
+    there = sorted(entry.finditer(toc), key=lambda found: order.index(found[2]))
+    lines = iter(found[0] for found in there)
+    return entry.sub(lambda found: next(lines), toc)
+
+
+def sorted_chapters(source: str, order: list[str]) -> str:
+    """The list of the grader in the order of the chapters."""
+    head, rest = source.split("CHAPTERS = (\n", 1)
+    listed, tail = rest.split(")\n", 1)
+    names = re.findall(r'"(\w+)"', listed)
+    lines = "".join(f'    "{name}",\n' for name in order if name in names)
+    return f"{head}CHAPTERS = (\n{lines})\n{tail}"
+
+
+def renumber(root: Path) -> list[str]:
+    """Do it; what was renamed or changed, counted from the root."""
+    toc = root / "_toc.yml"
+    order = order_of(toc.read_text(encoding="utf-8"), root)
+    numbers = {name: k for k, name in enumerate(order, start=1)}
+    changed = []
+
+    def write(path: Path, text: str) -> None:
+        if text != path.read_text(encoding="utf-8"):
+            path.write_text(text, encoding="utf-8")
+            changed.append(path.relative_to(root).as_posix())
+
+    write(toc, sorted_toc(toc.read_text(encoding="utf-8"), order))
+    grader = root / "attncourse" / "grading" / "exercises" / "__init__.py"
+    write(grader, sorted_chapters(grader.read_text(encoding="utf-8"), order))
+    for path in sorted(root.rglob("*")):
+        parts = path.relative_to(root).parts
+        hidden = any(x in LEFT_OUT or x.startswith(".") for x in parts)
+        if path.suffix in TEXT and path.is_file() and not hidden:
+            write(path, renamed(path.read_text(encoding="utf-8"), numbers))
+    for folder in FOLDERS:
+        moves = []
+        for path in sorted(root.glob(f"{folder}/[0-9][0-9]_*.ipynb")):
+            name = path.stem[3:]
+            if folder != "chapters":
+                title = rf"\g<1>{numbers[name]}:"
+                text = path.read_text(encoding="utf-8")
+                write(path, re.sub(r"(# Exercises )\d+:", title, text, count=1))
+            target = path.with_stem(f"{numbers[name]:02}_{name}")
+            if target != path:
+                moves.append((path.rename(path.with_suffix(".moving")), target))
+        for path, target in moves:  # only now: another one may have had its number
+            path.rename(target)
+            changed.append(target.relative_to(root).as_posix())
+    return changed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1])
+    try:
+        changed = renumber(parser.parse_args().root)
+    except ValueError as error:
+        print(f"{error}.", file=sys.stderr)
+        return 1
+    print("\n".join(dict.fromkeys(changed)) or "Every chapter has its number.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
