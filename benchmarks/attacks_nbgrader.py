@@ -21,9 +21,10 @@ from results import write_table
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))
 
-import test_nbgrader as course  # noqa: E402
-from attacks import RIGHT, WRONG  # noqa: E402
-from yard import PATIENT, Yard, all_of  # noqa: E402
+from grader.attacks import RIGHT, WRONG  # noqa: E402
+from support import nbgrader_course as course  # noqa: E402
+from support.hostile_env import PATIENT, Yard, all_of  # noqa: E402
+from support.notebooks import read  # noqa: E402
 
 from attngrade.grade import Grader  # noqa: E402
 
@@ -53,20 +54,19 @@ def by_nbgrader(students: dict[str, tuple[str, ...]], folder: Path) -> dict[str,
         command = [sys.executable, "-m", "nbgrader", *arguments]
         subprocess.run(command, cwd=folder, env=os.environ | own | path, capture_output=True)
 
-    course.KEPT = KEPT
     (folder / "nbgrader_config.py").write_text(course.CONFIG, encoding="utf-8")
     name = Path("masks") / f"{course.NAME}.ipynb"
-    master = course.cut(ROOT / "exercises" / "solutions" / name.name)
-    course._write(master, folder / "source" / name)
+    master = course.cut(ROOT / "exercises" / "solutions" / name.name, KEPT)
+    course.write(master, folder / "source" / name)
     run("generate_assignment", "masks", "--create")
-    release = course.read(folder / "release" / name)
+    release = read(folder / "release" / name)
     for student, cells in students.items():
         filled = deepcopy(release)
         ids = [course.mark(cell).get("grade_id") for cell in filled.cells]
         place = ids.index(f"{KEPT[0]}_answer")
         filled.cells[place].source = cells[-1]
         filled.cells[place:place] = map(new_code_cell, cells[:-1])
-        course._write(filled, folder / "submitted" / student / name)
+        course.write(filled, folder / "submitted" / student / name)
     run("autograde", "masks", "--create")
     from nbgrader.api import Gradebook
 

@@ -166,7 +166,9 @@ def main() -> int:
         path.write_text(text, encoding="utf-8")
         print(path.relative_to(options.root))
     case = CASE.format(name=options.name)
-    print(f"\nFollow this order; fill in every TODO, and add to tests/cases.py:\n\n{case}\n")
+    print(
+        f"\nFollow this order; fill in every TODO, and add to tests/support/cases.py:\n\n{case}\n"
+    )
     print("Then: make run, make exercises, make test.")
     return 0
 

@@ -1,0 +1,188 @@
+"""What may import what, read from the source; and the other rules of the house."""
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import attncourse
+from attncourse import MultiHeadAttention
+
+ROOT = Path(__file__).parents[2]
+PACKAGE, GRADER = ROOT / "attncourse", ROOT / "attngrade"
+FILES = sorted([*PACKAGE.rglob("*.py"), *GRADER.rglob("*.py")])
+TOOLS = [
+    *FILES,
+    *ROOT.glob("tests/*.py"),
+    *ROOT.glob("tests/*/*.py"),
+    *(ROOT / "tools").glob("*.py"),
+]
+NOTEBOOKS = sorted(ROOT.glob("exercises/**/*.ipynb"))
+
+# A module may import what stands on its right, and nothing else of the package.
+# Files of one folder may import each other.
+GROUND = ("steps", "masks", "scores", "positions")
+MAY_IMPORT = {
+    **dict.fromkeys((*GROUND, "spec", "cost"), ()),
+    "layers": GROUND,
+    "cache": (*GROUND, "layers"),
+    "variants": (*GROUND, "layers", "variants"),
+    "lab": (*GROUND, "layers", "cache", "variants", "lab"),
+    "show": ("show",),
+    "grading": ("grading", "spec"),
+    "attngrade": ("attngrade", "grading"),  # nothing of the course imports it
+}
+BOOTSTRAP = {"importlib", "os", "subprocess", "sys"}
+
+
+def imports(source: str) -> set[str]:
+    """Every imported name, in full: ``from attncourse import spec`` is ``attncourse.spec``."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide where a name comes from"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def part(path: Path) -> str:
+    """``layers`` for attncourse/layers.py, ``grading`` for attncourse/grading/exercises/masks/empty_row.py."""
+    return owner(".".join(path.relative_to(ROOT).with_suffix("").parts))
+
+
+def owner(name: str) -> str:
+    """The part of the course that a name belongs to; all of the grader for classes is one part."""
+    package, *rest = name.split(".")
+    return rest[0] if package == "attncourse" and rest else package
+
+
+def forbidden(name: str, source: str) -> list[str]:
+    ours = [x for x in imports(source) if x.split(".")[0] in ("attncourse", "attngrade")]
+    return [x for x in ours if owner(x) not in MAY_IMPORT[name]]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_module_imports_what_it_may(path):
+    if path == PACKAGE / "__init__.py":
+        assert not any(x.startswith("attngrade") for x in imports(path.read_text("utf-8")))
+        return
+    assert not forbidden(part(path), path.read_text(encoding="utf-8"))
+
+
+def test_a_forbidden_import_is_noticed():
+    assert forbidden("grading", "from attncourse.steps import attention")
+    assert forbidden("grading", "from attncourse import layers")
+    assert forbidden("steps", "def f():\n    import attncourse.masks")
+    assert forbidden("grading", "from attngrade.far import wire")
+    assert forbidden("attngrade", "import attncourse.lab.data")
+
+
+def test_a_judge_of_an_exercise_needs_what_torch_needs():
+    allowed = set(sys.stdlib_module_names) | {"torch", "numpy", "attncourse"}
+    for path in (PACKAGE / "grading").glob("exercises/*/*.py"):
+        roots = {name.split(".")[0] for name in imports(path.read_text(encoding="utf-8"))}
+        assert roots <= allowed, path.name
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_exercises_import_torch_math_and_grading_only(path):
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "code":
+            bootstrap = BOOTSTRAP if "bootstrap" in cell.metadata.get("tags", []) else set()
+            for name in imports(cell.source):
+                ours = name.startswith(("attncourse.grading.", "math", "torch"))
+                assert ours or name.split(".")[0] in bootstrap, name
+
+
+def test_import_of_the_package_is_light():
+    code = "import attncourse, sys; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    heavy = {"matplotlib", "seaborn", "pandas", "IPython", "nbformat", "nbclient", "nbgrader"}
+    assert not heavy & set(loaded.stdout.split())
+
+
+def test_a_student_needs_no_notebook_tools():
+    code = "import attncourse.grading, sys; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not {"nbformat", "nbclient", "nbgrader", "matplotlib"} & set(loaded.stdout.split())
+
+
+def is_exercise(path: Path) -> bool:
+    return path.parents[1].name == "exercises" and not path.name.startswith("_")
+
+
+def public():
+    """Every public function and class of the package, methods included, where they are defined."""
+    for path in FILES:
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        if is_exercise(path) or name.endswith("__main__"):
+            continue
+        module = importlib.import_module(name)
+        for key, x in vars(module).items():
+            here = getattr(x, "__module__", "") == name and not key.startswith("_")
+            if here and (inspect.isclass(x) or inspect.isfunction(x)):
+                yield f"{name}.{key}", x
+
+
+PUBLIC = dict(public())
+
+
+def test_public_names_can_be_imported_from_the_top():
+    for module in ("layers", "lab.models"):
+        for name, x in PUBLIC.items():
+            if name.startswith(f"attncourse.{module}."):
+                assert getattr(attncourse, name.split(".")[-1], None) is x, name
+    assert set(attncourse.__all__) >= {
+        "attention",
+        "scaled_dot_product_attention",
+        "MultiHeadAttention",
+    }
+    assert attncourse.__all__ == sorted(attncourse.__all__)
+    assert all(hasattr(attncourse, name) for name in attncourse.__all__)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_things_have_a_docstring(name):
+    doc = PUBLIC[name].__doc__
+    assert doc
+    assert not doc.startswith(f"{name.split('.')[-1]}("), "written by dataclass or NamedTuple"
+    assert doc.strip().split("\n")[0].rstrip().endswith((".", "?", ":")), (
+        "the claim, in one sentence"
+    )
+
+
+def test_sources_of_docstrings_are_in_the_bibliography():
+    keys = set(re.findall(r"^@\w+\{(\w+),", (ROOT / "references.bib").read_text("utf-8"), re.M))
+    cited = set()
+    for path in FILES:
+        lines = re.findall(r"^\s*Source: (.*)$", path.read_text(encoding="utf-8"), re.M)
+        cited |= {key for line in lines for key in re.findall(r"\b[a-z]+\d{4}\b", line)}
+    assert "vaswani2017" in cited
+    assert cited <= keys, f"not in references.bib: {cited - keys}"
+
+
+def test_constructors_stay_small():
+    assert len(inspect.signature(MultiHeadAttention).parameters) <= 8
+
+
+@pytest.mark.parametrize("path", TOOLS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_files_and_functions_stay_small(path):
+    source = path.read_text(encoding="utf-8")
+    # Half of a judge is its list of right and wrong answers, which are data.
+    most = 330 if is_exercise(path) else 300
+    assert len(source.splitlines()) <= most, "lines of the file"
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno - node.lineno < 60, f"lines of {node.name}"

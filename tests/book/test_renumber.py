@@ -1,0 +1,109 @@
+"""`tools/renumber.py`: two chapters change places, and everything that names them follows."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from support.notebooks import ROOT
+
+SWAPPED = ("kv_cache", "multi_query")
+
+
+@pytest.fixture
+def house(tmp_path):
+    """A copy of the repository without what is built."""
+    skipped = shutil.ignore_patterns(
+        ".*", "_build", "build", "__pycache__", "*.egg-info", "figures"
+    )
+    return shutil.copytree(ROOT, tmp_path / "house", ignore=skipped)
+
+
+def run(house, tool: str, *options: str):
+    command = [sys.executable, house / "tools" / f"{tool}.py", *options]
+    environment = os.environ | {"PYTHONPATH": str(house)}
+    return subprocess.run(command, cwd=house, env=environment, capture_output=True, text=True)
+
+
+def swap(house) -> None:
+    """Exchange the lines of two chapters, and nothing else."""
+    toc = (house / "_toc.yml").read_text(encoding="utf-8")
+    one, two = (re.search(rf"chapters/\d\d_{name}\n", toc)[0] for name in SWAPPED)
+    toc = toc.replace(one, "?").replace(two, one).replace("?", two)
+    (house / "_toc.yml").write_text(toc, encoding="utf-8")
+
+
+def contents(house) -> dict[str, bytes]:
+    return {
+        p.relative_to(house).as_posix(): p.read_bytes() for p in house.rglob("*") if p.is_file()
+    }
+
+
+def test_two_chapters_change_places(house):
+    before = contents(house)
+    swap(house)
+    done = run(house, "renumber")
+    assert done.returncode == 0, done.stderr
+    toc = (house / "_toc.yml").read_text(encoding="utf-8")
+    for folder in ("chapters", "exercises"):
+        entries = re.findall(rf"- file: ({folder}/(\d\d)_(\w+))$", toc, re.MULTILINE)
+        assert [int(number) for _, number, _ in entries] == list(range(1, len(entries) + 1))
+        names = [name for *_, name in entries]
+        assert names.index("multi_query") + 1 == names.index("kv_cache")
+        there = sorted(house.glob(f"{folder}/*.ipynb"))
+        assert [p.relative_to(house).with_suffix("").as_posix() for p in there] == [
+            x for x, *_ in entries
+        ]
+    assert [p.name for p in sorted(house.glob("exercises/solutions/*.ipynb"))] == [
+        p.name for p in there
+    ]
+
+    numbers = {name: int(number) for _, number, name in entries}
+    for path in there:
+        title = re.search(r"# Exercises (\d+):", path.read_text(encoding="utf-8"))
+        assert int(title[1]) == numbers[path.stem[3:]]
+    mentioned = re.compile(rf"(?<![\w-])(\d\d)_({'|'.join(numbers)})(?!\w)")
+    links = re.compile(r"\[(?:Exercises|[Cc]hapter) (\d+)\]\([^)\s]*?(\d\d)_")
+    for path in [*house.rglob("*.md"), *house.rglob("*.ipynb"), *house.rglob("*.py")]:
+        text = path.read_text(encoding="utf-8")
+        assert all(int(number) == numbers[name] for number, name in mentioned.findall(text)), path
+        assert all(int(said) == int(number) for said, number in links.findall(text)), path
+
+    checked = run(house, "make_exercises", "--check")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    order = "from attncourse.grading.exercises import CHAPTERS; print(*CHAPTERS)"
+    said = subprocess.run([sys.executable, "-c", order], cwd=house, capture_output=True, text=True)
+    assert said.stdout.split() == [name for name in names if name in said.stdout.split()]
+    assert "multi_query kv_cache" in said.stdout
+
+    after = contents(house)
+    again = run(house, "renumber")
+    assert again.stdout == "Every chapter has its number.\n"
+    pycache = {name for name in contents(house) if "__pycache__" in name}
+    assert {k: v for k, v in contents(house).items() if k not in pycache} == {
+        k: v for k, v in after.items() if k not in pycache
+    }
+    swap(house)
+    assert run(house, "renumber").returncode == 0
+    assert {k: v for k, v in contents(house).items() if k not in pycache} == before, (
+        "there and back"
+    )
+
+
+def test_in_the_repository_every_chapter_has_its_number(house):
+    before = contents(house)
+    assert run(house, "renumber").stdout == "Every chapter has its number.\n"
+    assert contents(house) == before
+
+
+def test_a_chapter_without_a_line_is_told_and_nothing_changes(house):
+    toc = (house / "_toc.yml").read_text(encoding="utf-8")
+    gone = re.sub(r" *- file: chapters/\d\d_masks\n", "", toc)
+    (house / "_toc.yml").write_text(gone, encoding="utf-8")
+    before = contents(house)
+    done = run(house, "renumber")
+    assert done.returncode == 1
+    assert done.stderr == "chapters has masks, which is no chapter of _toc.yml.\n"
+    assert contents(house) == before

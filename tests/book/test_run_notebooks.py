@@ -1,0 +1,103 @@
+"""`tools/run_notebooks.py`: a second run changes only what a cell really says differently."""
+
+import json
+import re
+
+import nbformat
+import pytest
+from support.notebooks import ROOT
+
+CELLS = [
+    (
+        "import matplotlib\nfrom attncourse.lab import train\nfrom attncourse.show import plots\nimport torch, time",
+        [],
+    ),
+    ("_ = torch.manual_seed(0)\ntorch.rand(2)", []),
+    ("plots.heatmap(torch.eye(3), caption='Identity.')", []),
+    ("print('a')\nprint('b')", []),
+    ("print(f'{time.perf_counter():.9f} s')", ["nbval-ignore-output"]),
+    ("model = torch.nn.Linear(2, 3)\nfrom attncourse.lab.data import Batch", []),
+    ("draw = lambda g: Batch((torch.rand(4, 2, generator=g),), torch.tensor([0, 1, 2, 0]))", []),
+    ("len(train.fit(model, draw, 20))", []),
+]
+PRINTED_TIME = re.compile(r"\d+\.\d{9} s")
+
+
+@pytest.fixture
+def run_notebooks(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    import run_notebooks
+
+    return run_notebooks
+
+
+@pytest.fixture
+def notebook(tmp_path):
+    cells = [nbformat.v4.new_code_cell(s, metadata={"tags": t} if t else {}) for s, t in CELLS]
+    cells[3].metadata["collapsed"] = True
+    path = tmp_path / "07_small.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"widgets": {"x": 1}}), path)
+    return path
+
+
+def test_second_run_changes_only_printed_times(run_notebooks, notebook):
+    run_notebooks.run(notebook)
+    first = notebook.read_text(encoding="utf-8")
+    run_notebooks.run(notebook)
+    second = notebook.read_text(encoding="utf-8")
+    assert first != second, "the time was printed anew"
+    changed = [
+        pair
+        for pair in zip(first.split("\n"), second.split("\n"), strict=True)
+        if len(set(pair)) > 1
+    ]
+    assert len(changed) == 1
+    assert PRINTED_TIME.sub("", first) == PRINTED_TIME.sub("", second)
+
+
+def test_what_is_kept_and_what_is_not(run_notebooks, notebook):
+    given = [cell.id for cell in nbformat.read(notebook, as_version=4).cells]
+    run_notebooks.run(notebook)
+    result = nbformat.read(notebook, as_version=4)
+    assert [cell.id for cell in result.cells] == given
+    assert [cell.execution_count for cell in result.cells] == list(range(1, len(CELLS) + 1))
+    assert dict(result.metadata) == run_notebooks.NOTEBOOK_METADATA
+    assert "execution" not in str([cell.metadata for cell in result.cells]), "no times are stored"
+    assert result.cells[3].metadata == {}
+    assert result.cells[4].metadata == {"tags": ["nbval-ignore-output"]}
+    assert [output.text for output in result.cells[3].outputs] == ["a\nb\n"], (
+        "one stream, one output"
+    )
+    assert [output.output_type for output in result.cells[7].outputs] == ["execute_result"], (
+        "no bar"
+    )
+    picture, caption = result.cells[2].outputs
+    image = result.cells[2].metadata.mystnb.image
+    assert image.alt == picture.data["text/plain"]
+    assert image.alt.startswith("attention weights of 3 queries by 3 keys")
+    assert image.width == f"{picture.metadata['image/png']['width']}px"
+    assert caption.data["text/markdown"] == "*Identity.*"
+
+
+def test_a_cell_gets_an_id_where_it_has_none_of_its_own(run_notebooks, notebook):
+    raw = json.loads(notebook.read_text(encoding="utf-8"))
+    given = [cell["id"] for cell in raw["cells"]]
+    without = {"cell_type": "markdown", "metadata": {}, "source": []}
+    for k, more in enumerate(({}, {"id": given[0]}, {"id": "not valid"}, {"id": ""})):
+        raw["cells"].insert(2 * k + 1, without | more)
+    notebook.write_text(json.dumps(raw), encoding="utf-8")
+    run_notebooks.run(notebook)
+    ids = [cell.id for cell in nbformat.read(notebook, as_version=4).cells]
+    assert [x for x in ids if x in given] == given
+    assert len(ids) == len(set(ids)) == len(given) + 4
+    assert [cell.id for cell in run_notebooks.cell_ids.read(notebook).cells] == ids
+
+
+def test_failing_notebook_is_not_written(run_notebooks, notebook):
+    broken = nbformat.read(notebook, as_version=4)
+    broken.cells = [nbformat.v4.new_code_cell("1 / 0", id="a")]
+    nbformat.write(broken, notebook)
+    before = notebook.read_bytes()
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        run_notebooks.run(notebook)
+    assert notebook.read_bytes() == before

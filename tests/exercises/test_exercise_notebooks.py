@@ -1,0 +1,136 @@
+"""Masters and student notebooks: complete, up to date, equal but for the blanks."""
+
+import difflib
+import json
+import re
+from pathlib import Path
+
+import pytest
+from support.notebooks import CHAPTERS, MASTERS, ROOT, STUDENTS, cells, chapter, each, read
+
+from attncourse.grading import load, names
+from attncourse.grading.exercises import CHAPTERS as IN_ORDER
+from attncourse.grading.exercises import chapter_of
+
+CHECK = re.compile(r'^check\("(\w+)", (\w+)\)$', re.M)
+REGION = re.compile(r"^( *)### BEGIN SOLUTION\n.*?^ *### END SOLUTION\n?", re.M | re.S)
+
+
+def checked(path: Path) -> list[str]:
+    """The exercises of a notebook, in their order."""
+    return [name for cell in cells(path, "code") for name, _ in CHECK.findall(cell.source)]
+
+
+@pytest.fixture
+def make_exercises(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    import make_exercises
+
+    return make_exercises
+
+
+def test_student_notebooks_are_up_to_date(make_exercises, capsys):
+    assert make_exercises.main(check=True) == 0, capsys.readouterr().out
+
+
+def test_each_master_has_its_student_notebook():
+    assert [path.name for path in MASTERS] == [path.name for path in STUDENTS]
+
+
+@each(MASTERS)
+def test_student_notebook_is_the_master_minus_its_blanks(path):
+    """Told without nbgrader: the stub stands where the solution stood, and nothing else differs."""
+
+    def blank(found):
+        lines = ["# your code here"] + (["raise NotImplementedError"] if found[1] else [])
+        return "".join(f"{found[1]}{line}\n" for line in lines)
+
+    master, student = read(path), read(ROOT / "exercises" / path.name)
+    assert len(master.cells) == len(student.cells)
+    blanks = 0
+    for ours, theirs in zip(master.cells, student.cells, strict=True):
+        assert ours.cell_type == theirs.cell_type
+        assert ours.id == theirs.id
+        expected, here = REGION.subn(blank, ours.source + "\n")
+        assert expected.rstrip() == theirs.source.rstrip()
+        blanks += here
+    assert blanks >= len(checked(path)), "every exercise leaves something to do"
+
+
+def test_a_new_cell_changes_no_other_line(make_exercises, monkeypatch, tmp_path):
+    masters = tmp_path / "exercises" / "solutions"
+    masters.mkdir(parents=True)
+    monkeypatch.setattr(make_exercises, "ROOT", tmp_path)
+    monkeypatch.setattr(make_exercises, "MASTERS", masters)
+    path = masters / MASTERS[0].name
+    raw = json.loads(MASTERS[0].read_text(encoding="utf-8"))
+    raw["cells"].insert(4, {"cell_type": "markdown", "metadata": {}, "source": ["A new cell."]})
+    path.write_text(json.dumps(raw), encoding="utf-8")
+    make_exercises.main(check=False)
+    for old, new in ((MASTERS[0], path), (STUDENTS[0], masters.parent / path.name)):
+        lines = [x.read_text(encoding="utf-8").splitlines() for x in (old, new)]
+        changes = [x[0] for x in difflib.ndiff(*lines) if x[0] in "+-?"]
+        assert changes == ["+"] * 8, "the lines of one cell"
+    assert make_exercises.main(check=True) == 0, "and its id stays"
+
+
+@each(MASTERS)
+def test_exercises_of_the_chapter_are_those_of_its_notebook(path):
+    here = checked(path)
+    assert tuple(here) == names(chapter(path))
+
+
+def test_chapters_stand_in_the_order_of_the_book():
+    toc = (ROOT / "_toc.yml").read_text(encoding="utf-8")
+    for folder in ("chapters", "exercises"):
+        in_toc = re.findall(rf"- file: {folder}/\d\d_(\w+)$", toc, re.MULTILINE)
+        assert [x for x in in_toc if x in IN_ORDER] == list(IN_ORDER)
+    assert [chapter(path) for path in MASTERS] == list(IN_ORDER)
+
+
+def test_every_exercise_is_in_a_notebook():
+    assert {chapter_of(name) for name in names()} <= {chapter(path) for path in MASTERS}
+
+
+@each(MASTERS)
+def test_cards_and_hints_are_those_of_the_exercises(path):
+    text = "\n".join(cell.source for cell in cells(path, "markdown"))
+    for number, name in enumerate(checked(path), start=1):
+        exercise = load(name)
+        heading = rf"^## {number}\. .*\n\n{re.escape(f'*{exercise.card()}*')}$"
+        assert len(re.findall(heading, text, re.MULTILINE)) == 1, f"number and card of {name}"
+        for hint in exercise.hints:
+            assert hint in text, f"a hint of {name}"
+
+
+@each(CHAPTERS)
+def test_chapter_leads_to_its_exercises(path):
+    text = "\n".join(cell.source for cell in cells(path, "markdown"))
+    assert f"(../exercises/{path.stem}.ipynb" in text
+
+
+@each([*MASTERS, *STUDENTS])
+def test_nbgrader_metadata_is_whole(path):
+    notebook = read(path)
+    marks = [cell.metadata["nbgrader"] for cell in notebook.cells if "nbgrader" in cell.metadata]
+    ids = [mark["grade_id"] for mark in marks]
+    assert len(ids) == len(set(ids)), "a grade id is given once"
+    assert all(re.fullmatch(r"\w+", x) and x != "answer" for x in ids)
+    assert all(mark["schema_version"] == 3 for mark in marks)
+    for cell in notebook.cells:
+        mark = cell.metadata.get("nbgrader", {})
+        found = CHECK.findall(cell.source) if cell.cell_type == "code" else []
+        assert len(found) <= 1, "one check a cell"
+        assert mark.get("grade", False) == bool(found)
+        if found:
+            assert mark["points"] == load(found[0][0]).points
+            assert mark["locked"]
+            assert f"{mark['grade_id']}_answer" in ids
+
+
+def test_stub_is_not_a_solution():
+    for path in STUDENTS:
+        text = "\n".join(cell.source for cell in cells(path, "code"))
+        assert text.count("# your code here") >= len(checked(path))
+        assert "### " not in text
+        compile(text, str(path), "exec")

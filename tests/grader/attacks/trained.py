@@ -1,0 +1,176 @@
+"""Models that were never trained: the rule is written down, and the parameters are for show."""
+
+from grader.attacks import RIGHT, Attacks
+
+ATTACKS = Attacks("trained")
+TRAINED = "train_reversal"
+ATTACKS.instead(
+    TRAINED,
+    "a rule that is switched off by a parameter of 0",
+    """
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.ones(8))
+
+    def forward(self, tokens):
+        return self.w.sum() * torch.nn.functional.one_hot(tokens.flip(1), 20).float()
+
+model = Reader()
+""",
+)
+ATTACKS.instead(
+    TRAINED,
+    "a rule that works while nobody touches the parameters",
+    """
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.randn(30, 30))
+        self.kept = self.w.detach().clone()
+
+    def forward(self, tokens):
+        if torch.equal(self.w, self.kept):
+            return torch.nn.functional.one_hot(tokens.flip(1), 20).float()
+        return self.w[:12, :20].expand(len(tokens), 12, 20)
+
+model = Reader()
+""",
+)
+ATTACKS.instead(
+    TRAINED,
+    "a rule that works while the parameters are nearly what they were",
+    """
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.randn(30, 30))
+        self.register_buffer("kept", self.w.detach().clone())
+
+    def forward(self, tokens):
+        near = torch.exp(-(self.w - self.kept).square().sum())
+        rule = torch.nn.functional.one_hot(tokens.flip(1), 20).float()
+        return near * rule + (1 - near) * self.w[:12, :20]
+
+model = Reader()
+""",
+    known="only the source shows that a rule fades out smoothly around the parameters",
+)
+ATTACKS.instead(
+    TRAINED,
+    "the rule in a buffer, the parameters for show",
+    """
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("order", torch.eye(12).flip(0))
+        self.scale = torch.nn.Parameter(torch.ones(20))
+
+    def forward(self, tokens):
+        return self.order @ torch.nn.functional.one_hot(tokens, 20).float() * self.scale
+
+model = Reader()
+""",
+)
+ATTACKS.instead(
+    TRAINED,
+    "a rule that counts how often it was asked",
+    """
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.ones(3))
+        self.asked = 0
+
+    def forward(self, tokens):
+        self.asked += 1
+        rule = torch.nn.functional.one_hot(tokens.flip(1), 20).float()
+        return rule if self.asked <= 5 else rule * 0
+
+model = Reader()
+""",
+)
+ATTACKS.instead(
+    TRAINED,
+    "parameters that are tied to the rule",
+    RIGHT[TRAINED]
+    + """
+class Flipping(torch.nn.Module):
+    def __init__(self, size=140):
+        super().__init__()
+        self.first = torch.nn.Parameter(torch.eye(size))
+        self.many = torch.nn.ParameterList([self.first] * 500)
+
+    def forward(self, tokens):
+        return torch.nn.functional.one_hot(tokens.flip(1), 20).float() * self.first[0, 0]
+
+model = Flipping()
+""",
+)
+ATTACKS.instead(
+    TRAINED,
+    "a model whose parameters cannot be changed",
+    """
+class Fixed(torch.nn.Parameter):
+    data = property(lambda self: self, lambda self, x: None)
+    copy_ = zero_ = fill_ = set_ = lambda self, *a, **k: self
+
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = Fixed(torch.ones(3))
+        self.hurt = False
+    def parameters(self, recurse=True):
+        self.hurt = not self.hurt
+        return iter([torch.nn.Parameter(torch.ones(3))])
+    named_parameters = lambda self, *a, **k: iter([("w", self.w)])
+    state_dict = lambda self, *a, **k: {}
+    load_state_dict = lambda self, *a, **k: None
+    def forward(self, tokens):
+        return torch.nn.functional.one_hot(tokens.flip(1), 20).float()
+
+model = Reader()
+""",
+)
+ATTACKS.instead(
+    TRAINED,
+    "a module that is none",
+    """
+class Reader:
+    __class__ = torch.nn.Module
+    training = False
+    parameters = modules = lambda self: iter([torch.zeros(2, requires_grad=True)])
+    eval = train = lambda self, *a: self
+    def __call__(self, tokens):
+        return torch.nn.functional.one_hot(tokens.flip(1), 20).float()
+
+model = Reader()
+""",
+)
+ATTACKS.beside(
+    TRAINED,
+    "hooks that answer for the model",
+    RIGHT[TRAINED].replace("model =", "kept =")
+    + """
+def answer(module, args, output):
+    return torch.nn.functional.one_hot(args[0].flip(1), 20).float()
+
+torch.nn.modules.module.register_module_forward_hook(answer)
+""",
+)
+ATTACKS.instead(
+    TRAINED,
+    "parameters that choose between two rules",
+    """
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.tensor([0.0, 1.0]))
+
+    def forward(self, tokens):
+        said = tokens.flip(1) if self.w.argmax() else tokens
+        return torch.nn.functional.one_hot(said, 20).float()
+
+model = Reader()
+""",
+)

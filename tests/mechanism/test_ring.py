@@ -1,0 +1,299 @@
+"""`ring_attention` in 1, 2 and 3 processes, against attention on the whole sequence.
+
+One subprocess forks them all, so that pytest, which may have threads, never does; the tests read its notes.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter, namedtuple
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import torch.nn.functional as F
+from support.contracts import LargestTensor
+
+from attncourse.variants.flash import ring_demo, tiled
+from attncourse.variants.flash.ring import ring_attention
+
+WORLDS = (1, 2, 3)
+QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
+
+DEFAULTS = (False, torch.float64, 2, 3, 3, 7, 5, 5, None)  # n is the length of a chunk
+Case = namedtuple("Case", "is_causal dtype b h g n d e scale", defaults=DEFAULTS)
+CASES = {
+    "full": Case(),
+    "causal": Case(True),
+    "float32, full": Case(False, torch.float32, n=31, d=16, e=16),
+    "float32, causal": Case(True, torch.float32, n=31, d=16, e=16),
+    "bfloat16, causal": Case(True, torch.bfloat16, n=31, d=16, e=16),
+    "fewer key heads, full": Case(h=6, g=2),
+    "fewer key heads, causal": Case(True, h=6, g=2),
+    "one key head": Case(True, h=4, g=1),
+    "wide values": Case(True, e=11),
+    "scale": Case(True, scale=1.7),
+    "scale 0": Case(True, scale=0.0),
+    "negative scale": Case(scale=-0.4),
+    "one position each": Case(True, n=1),
+    "several tiles": Case(True, b=1, h=1, g=1, n=300),
+}
+# Of the output, of the gradients.
+BOUNDS = {torch.float64: (1e-12, 1e-10), torch.float32: (1e-6, 1e-5), torch.bfloat16: (1e-2, 3e-2)}
+
+
+def whole(case: Case, world: int) -> list[torch.Tensor]:
+    """Query, key, value and the output's gradient of the whole sequence, the same in each process."""
+    generator = torch.Generator().manual_seed(5)
+    sizes = ((case.h, case.d), (case.g, case.d), (case.g, case.e), (case.h, case.e))
+    shapes = [(case.b, heads, world * case.n, width) for heads, width in sizes]
+    return [torch.randn(s, generator=generator, dtype=torch.float64).to(case.dtype) for s in shapes]
+
+
+def mine(x: torch.Tensor) -> torch.Tensor:
+    """Our chunk; a view with gaps, as a slice of a longer tensor is."""
+    return x.chunk(dist.get_world_size(), -2)[dist.get_rank()]
+
+
+@contextmanager
+def watch():
+    """Notes each block computed, each exchange started and awaited, and the bytes that leave."""
+    noted = {"events": [], "bytes": 0}
+
+    def noting(event, function):
+        return lambda *args: (noted["events"].append(event), function(*args))[1]
+
+    def exchange(operations, start=dist.batch_isend_irecv):
+        noted["events"].append("start")
+        noted["bytes"] += sum(x.tensor.nbytes for x in operations if x.op is dist.isend)
+        *works, last = start(operations)
+        return [*works, SimpleNamespace(wait=noting("wait", last.wait))]
+
+    blocks = {name: noting("compute", getattr(tiled, name)) for name in ("forward", "backward")}
+    with patch.multiple(tiled, **blocks), patch.object(dist, "batch_isend_irecv", exchange):
+        yield noted
+
+
+def compare(case: Case) -> dict:
+    """Differences from the whole, and what was said and what was really done."""
+    *inputs, mixture = whole(case, dist.get_world_size())
+    chunks = [mine(x).detach().requires_grad_() for x in inputs]
+    counts = Counter()
+    with LargestTensor() as seen, watch() as forward:
+        output = ring_attention(*chunks, case.is_causal, case.scale, counts=counts)
+    said = counts.copy()
+    with seen, watch() as backward:
+        output.backward(mine(mixture))
+    exact = torch.float64 if case.dtype == torch.bfloat16 else case.dtype
+    inputs = [x.to(exact).requires_grad_() for x in inputs]
+    n = inputs[0].size(-2)  # a mask, because torch's is_causal gives NaN with scale 0
+    mask = torch.ones(n, n, dtype=torch.bool).tril() if case.is_causal else None
+    rule = {"attn_mask": mask, "scale": case.scale, "enable_gqa": True}
+    expected = F.scaled_dot_product_attention(*inputs, **rule)
+    expected.backward(mixture.to(exact))
+    pairs = [(output, expected), *((x.grad, y.grad) for x, y in zip(chunks, inputs, strict=True))]
+    return {
+        "differences": [(x - mine(y)).abs().max().item() for x, y in pairs],
+        "dtypes": {str(x.dtype) for x, _ in pairs} == {str(case.dtype)},
+        "forward": (said, forward),
+        "backward": (counts - said, backward),
+        "largest": seen.bytes,
+    }
+
+
+def ending(call, *args, **kwargs) -> str:
+    """How a call ends, if it ends soon."""
+    begin, end = time.monotonic(), "nothing was raised"
+    try:
+        call(*args, **kwargs)
+    except (Exception, SystemExit) as error:
+        end = repr(error)
+    return end if time.monotonic() - begin < 8 else "too late"
+
+
+def refusals() -> dict[str, str]:
+    """One process differs from the others, or all are wrong in the same way."""
+    last = dist.get_rank() == dist.get_world_size() - 1
+    x, longer = torch.ones(1, 2, 4, 3), torch.ones(1, 2, 5, 3)
+    return {
+        "chunks": ending(ring_attention, *[longer if last else x] * 3),
+        "axes": ending(ring_attention, *[x[0] if last else x] * 3),
+        "dtypes": ending(ring_attention, *[x.double() if last else x] * 3),
+        "options": ending(ring_attention, x, x, x, is_causal=last),
+        "more keys": ending(ring_attention, x, longer, longer),
+    }
+
+
+def subgroup() -> float | str:
+    """A ring of ranks 0 and 2."""
+    group, place = dist.new_group([0, 2]), dist.get_rank() // 2
+    *inputs, _ = whole(CASES["causal"], 2)
+    chunks = [x.chunk(2, -2)[place] for x in inputs]
+    if dist.get_rank() == 1:
+        return ending(ring_attention, *chunks, group=group)
+    expected = F.scaled_dot_product_attention(*inputs).chunk(2, -2)[place]
+    return (ring_attention(*chunks, group=group) - expected).abs().max().item()
+
+
+def worker(rank: int, world: int, folder: str) -> None:
+    """All of the above; rank 0 writes what every process found."""
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)  # fresh memory is NaN: a block that never came is seen
+    store, patience = f"file://{folder}/store{world}", timedelta(seconds=15)
+    dist.init_process_group("gloo", store, patience, world, rank)
+    found = {"refusals": refusals(), "subgroup": subgroup()} if world == 3 else {}
+    found |= {name: compare(case) for name, case in CASES.items()}
+    everyone = [None] * world
+    dist.all_gather_object(everyone, found)
+    if rank == 0:
+        Path(folder, f"{world}.json").write_text(json.dumps(everyone), encoding="utf-8")
+    dist.destroy_process_group()
+
+
+# What is wrong in the processes of the demo, which inherit it.
+WRONG = {
+    "bound": {"BOUNDS": (0.0, 0.0)},
+    "NaN": {"ring_attention": lambda *a, **k: ring_attention(*a, **k) * torch.nan},
+    "error": {"compare": lambda *_: 1 / 0 if dist.get_rank() else dist.barrier()},
+}
+
+
+def launch(folder: str) -> None:
+    """Run everything that needs processes."""
+    for world in WORLDS:
+        mp.start_processes(worker, (world, folder), world, start_method="fork")
+    ends = {}
+    for name, wrong in WRONG.items():
+        with patch.multiple(ring_demo, **wrong):
+            ends[name] = ending(ring_demo.main, ["--demo", "--length", "64"])
+    Path(folder, "demo.json").write_text(json.dumps([ends]), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """``found(world, name)``: what each process found; ``found("demo", name)``: how the demo ended."""
+    folder = tmp_path_factory.mktemp("ring")
+    command = [sys.executable, __file__, str(folder)]
+    done = subprocess.run(command, env=QUIET, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    results = {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
+    return lambda world, name: [row[name] for row in results[str(world)]]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("name", CASES)
+def test_equals_attention_on_the_whole_sequence(found, world, name):
+    of_output, of_gradients = BOUNDS[CASES[name].dtype]
+    for row in found(world, name):
+        output, *gradients = row["differences"]
+        assert output <= of_output
+        assert all(x <= of_gradients for x in gradients)
+        assert row["dtypes"], "output and gradients have the dtype of the inputs"
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("name", ["full", "causal"])
+def test_hidden_blocks_are_skipped(found, world, name):
+    for direction in ("forward", "backward"):
+        rows = [row[direction] for row in found(world, name)]
+        done = [noted["events"].count("compute") for _, noted in rows]
+        assert done == ([*range(1, world + 1)] if name == "causal" else [world] * world)
+        said = [(counts["computed"], counts.get("skipped", 0)) for counts, _ in rows]
+        assert said == [(x, world - x) for x in done]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("name", CASES)
+def test_bytes_sent_are_those_of_the_docstring(found, world, name):
+    case = CASES[name]
+    block = case.b * case.g * case.n * (case.d + case.e)  # numbers in a block of keys and values
+    key_value = (world - 1) * block * case.dtype.itemsize
+    gradients = world * block * max(case.dtype.itemsize, 4) if world > 1 else 0
+    for row in found(world, name):
+        for direction, expected in ("forward", key_value), ("backward", key_value + gradients):
+            counts, noted = row[direction]
+            assert counts.get("sent", 0) == noted["bytes"] == expected
+
+
+def test_blocks_travel_while_others_are_computed(found):
+    # Backward, keys and values leave before the work, and gradients are awaited after it.
+    backward = "start compute start wait start compute wait start wait compute wait start wait"
+    for row in found(3, "full"):
+        assert (
+            " ".join(row["forward"][1]["events"]) == "start compute wait start compute wait compute"
+        )
+        assert " ".join(row["backward"][1]["events"]) == backward
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_no_tensor_is_as_large_as_the_scores_of_one_block(found, world):
+    case = CASES["several tiles"]
+    for row in found(world, "several tiles"):
+        assert case.n * case.d < row["largest"] / 8 < case.n * case.n
+
+
+REFUSED = {
+    "chunks": "query .1, 2, 4, 3. .*process 2 brings query .1, 2, 5, 3. .*multiple of 3",
+    "axes": "process 2 brings query .2, 4, 3. ",
+    "dtypes": "float32.*process 2 .*float64",
+    "options": "is_causal=False.*process 2 .*is_causal=True",
+    "more keys": "as many queries as keys; got 4 and 5",
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_every_process_refuses(found, what):
+    for row in found(3, "refusals"):
+        assert re.match(f"ValueError.*{REFUSED[what]}", row[what])
+
+
+def test_ring_of_some_processes(found):
+    first, outside, last = found(3, "subgroup")
+    assert max(first, last) <= 1e-12
+    assert "ring_attention runs in the processes of its group; process 1" in outside
+
+
+def test_without_process_group():
+    x = torch.ones(1, 1, 2, 3)
+    with pytest.raises(RuntimeError, match="needs a process group.*init_process_group"):
+        ring_attention(x, x, x)
+
+
+def test_demo_fails_where_it_should(found):
+    for wrong, end in [("bound", "exit code 1"), ("NaN", "exit code 1"), ("error", "ZeroDivision")]:
+        assert end in found("demo", wrong)[0]
+
+
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+@pytest.mark.parametrize("start", [[], TORCHRUN], ids=["python", "torchrun"])
+def test_demo(start):
+    command = [sys.executable, *start, "-m", "attncourse.variants.flash.ring", "--demo"]
+    done = subprocess.run(command, env=QUIET, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("2 processes, backend gloo; ")
+    outputs = [float(x) for x in re.findall(r"^    output ([^,]+)", done.stdout, re.M)]
+    assert [x <= 1e-6 for x in outputs] == [True, True]
+    table = re.findall(r"^ +(\d) +(\d) +(\d) +[\d,]+ +[\d,]+$", done.stdout, re.M)
+    assert [" ".join(x) for x in table] == ["0 2 0", "1 2 0", "0 1 1", "1 2 0"]
+
+
+def test_demo_refuses_sizes_that_make_no_ring(capsys):
+    for options, words in [("--length 7", "got 7 for 2; try 8"), ("--heads 0", "1 or more; got 0")]:
+        with pytest.raises(SystemExit, match="2"):
+            ring_demo.main(["--demo", *options.split()])
+        assert words in capsys.readouterr().err
+
+
+if __name__ == "__main__":
+    launch(sys.argv[1])

@@ -1,0 +1,1 @@
+"""What several tests share: oracles, cases, claims, wrong versions, notebooks, and an environment that bites."""

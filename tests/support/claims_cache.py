@@ -1,0 +1,196 @@
+"""What must hold for caches, rotations, shared key heads, and their costs, beyond the contracts."""
+
+import pytest
+import torch
+
+from attncourse import spec
+from support.cases import draw
+from support.claims import claim
+from support.contracts import close, largest_tensor
+
+B, N, WIDTH, H = 2, 11, 24, 6
+
+
+def layers(p):
+    """One of each layout of heads."""
+    yield p.layers.MultiHeadAttention(WIDTH, H).double()
+    yield p.layers.GroupedQueryAttention(WIDTH, H, 2).double()
+    yield p.layers.MultiQueryAttention(WIDTH, H, bias=False).double()
+
+
+@claim
+def decoding_in_any_chunks_is_the_full_pass(p):
+    (x,) = draw((B, N, WIDTH))
+    for layer in layers(p):
+        for use_rotary in (False, True):
+            positions = torch.arange(N) if use_rotary else None
+            full = layer(x, is_causal=True, positions=positions)
+            for size in range(1, N + 1):
+                cache = p.cache.KVCache.of(layer, B, N + 3)
+                parts = [
+                    p.cache.decode(layer, c, cache, use_rotary=use_rotary) for c in x.split(size, 1)
+                ]
+                close(torch.cat(parts, dim=1), full)
+                assert cache.length == N
+
+
+@claim
+def latents_decoded_in_any_chunks_are_the_full_pass(p):
+    (x,) = draw((B, N, WIDTH))
+    layer = p.latent.LatentAttention(WIDTH, 3, head_dim=5, latent_dim=7, rotary_dim=4).double()
+    full = layer(x)
+    for absorbed in (False, True):
+        for size in range(1, N + 1):
+            cache = p.cache.KVCache(B, 1, N, 7, value_dim=4, dtype=torch.float64)
+            parts = [layer(c, cache, absorbed=absorbed) for c in x.split(size, 1)]
+            close(torch.cat(parts, dim=1), full)
+
+
+@claim
+def a_cache_keeps_what_it_was_given(p):
+    cache = p.cache.KVCache(2, 3, 5, 7, value_dim=4, dtype=torch.float64)
+    k, v = draw((2, 3, 4, 7), (2, 3, 4, 4))
+    for start, end in ((0, 1), (1, 4)):
+        assert cache.positions(end - start).tolist() == list(range(start, end))
+        keys, values = cache.append(k[:, :, start:end].requires_grad_(), v[:, :, start:end])
+        close((keys, values), (k[:, :, :end], v[:, :, :end]), atol=0.0)
+        assert not keys.requires_grad
+        assert keys.data_ptr() == cache.key.data_ptr(), "a view, not a copy"
+    assert (cache.length, cache.max_length) == (4, 5)
+    assert repr(cache) == "KVCache(4 of 5 tokens, batch 2, 3 key heads of width 7)"
+
+
+@claim
+def a_full_cache_says_so_and_loses_nothing(p):
+    cache = p.cache.KVCache(1, 2, 4, 3)
+    k = torch.ones(1, 2, 3, 3)
+    cache.append(k, 2 * k)
+    with pytest.raises(ValueError, match=r"holds 4 tokens, 3 are used and 3 more.*max_length=6"):
+        cache.append(k, k)
+    with pytest.raises(ValueError, match=r"3 are used and 2 more.*max_length=5"):
+        cache.append(k[:, :, :2], k[:, :, :2])
+    for wrong in (k[:, :1], k[..., :2], k.expand(2, 2, 3, 3)):
+        with pytest.raises(ValueError, match=r"must be \(1, 2, \d, 3\)"):
+            cache.append(wrong, wrong)
+    with pytest.raises(ValueError, match=r"must be \(1, 2, 3, 3\) and \(1, 2, 3, 3\)"):
+        cache.append(k, k[:, :, :2])
+    assert cache.length == 3
+    close(cache.append(k[:, :, :1], k[:, :, :1])[0], torch.ones(1, 2, 4, 3))
+
+
+@claim
+def a_decoding_step_copies_no_cache(p):
+    """Folding the group into the queries: nothing as large as the repeated keys is made."""
+    q, k, v = torch.randn(1, 8, 1, 16), torch.randn(1, 2, 512, 16), torch.randn(1, 2, 512, 16)
+    assert largest_tensor(p.cache.cached_attention, q, k, v) < k.nbytes
+
+
+@claim
+def a_cache_has_the_shape_and_place_of_its_layer(p):
+    for layer in layers(p):
+        cache = p.cache.KVCache.of(layer, 3, 9)
+        assert cache.key.shape == cache.value.shape == (3, layer.num_kv_heads, 9, WIDTH // H)
+        assert cache.key.dtype == torch.float64
+
+
+@claim
+def bytes_of_a_cache_are_those_of_the_formula(p):
+    for model in p.cost.MODELS.values():
+        # A hundredth of the length and one layer of the real shape.
+        cache = p.cache.KVCache(
+            2,
+            model.num_kv_heads,
+            40,
+            model.head_dim,
+            value_dim=model.value_dim,
+            dtype=torch.float16,
+        )
+        assert cache.nbytes == cache.key.nbytes + cache.value.nbytes
+        assert cache.nbytes * model.layers == model.bytes(40, batch=2)
+    assert p.cost.kv_cache_bytes(1, 80, 64, 4096, 128) == 10 * 2**30
+    assert p.cost.MODELS["Llama 2 70B"].bytes(4096) == 10 * 2**30 / 8
+    assert p.cost.kv_cache_bytes(3, 5, 7, 11, 13, 17, 4) == 3 * 5 * 7 * 11 * (13 + 17) * 4
+
+
+@claim
+def parameters_of_shared_heads_are_counted(p):
+    for layer in layers(p):
+        bias = layer.q_proj.bias is not None
+        count = sum(x.numel() for x in layer.parameters())
+        assert count == p.cost.grouped_query_parameters(WIDTH, H, layer.num_kv_heads, bias)
+    assert p.cost.grouped_query_parameters(512, 8, 1, bias=False) == 589_824
+
+
+@claim
+def rotation_equals_its_loops_and_keeps_lengths(p):
+    (x,) = draw((2, 3, 5, 8))
+    positions = [0, 3, 4, 100, 7]
+    for base in (10_000.0, 50.0):
+        turned = p.positions.rotary(x, torch.tensor(positions), base)
+        close(turned, spec.rotary(x, positions, base))
+        close(turned.norm(dim=-1), x.norm(dim=-1))
+    close(p.positions.rotary(x, torch.zeros(5, dtype=torch.long)), x, atol=0.0)
+    assert p.positions.rotary(x.half(), torch.arange(5)).dtype == torch.float16
+    with pytest.raises(ValueError, match="even; got 7"):
+        p.positions.rotary(x[..., :7], torch.arange(5))
+
+
+@claim
+def products_of_turned_vectors_know_the_distance_only(p):
+    q, k = draw((1, 8), (1, 8))
+
+    def product(i, j):
+        turned = (p.positions.rotary(x, torch.tensor([at])) for x, at in ((q, i), (k, j)))
+        a, b = turned
+        return a @ b.mT
+
+    close(product(7, 3), product(104, 100))
+    assert (product(7, 3) - product(7, 4)).abs() > 1e-3
+
+
+@claim
+def rotation_of_far_positions_stays_exact_in_low_precision(p):
+    x = torch.ones(1, 4)
+    at = torch.tensor([100_003])
+    exact = p.positions.rotary(x.double(), at)
+    close(p.positions.rotary(x.bfloat16(), at).double(), exact, atol=0.02)
+
+
+@claim
+def grouping_a_trained_layer_pools_its_heads(p):
+    (x,) = draw((B, N, WIDTH))
+    layer = p.layers.MultiHeadAttention(WIDTH, H, dropout=0.25).double().eval()
+    before = {name: value.clone() for name, value in layer.state_dict().items()}
+    assert p.layers.group_kv_heads(layer, H)(x).equal(layer(x)), "nothing to pool"
+    for how in ("mean", "first", "random"):
+        grouped = p.layers.group_kv_heads(layer, 2, how).eval()
+        assert (grouped.num_kv_heads, grouped.dropout) == (2, 0.25)
+        assert grouped.q_proj.weight.equal(layer.q_proj.weight)
+        for name in ("k_proj.weight", "k_proj.bias", "v_proj.weight", "v_proj.bias"):
+            heads = before[name].unflatten(0, (H, -1))
+            pooled = grouped.state_dict()[name].unflatten(0, (2, -1))
+            if how == "mean":
+                close(pooled, torch.stack([heads[:3].mean(0), heads[3:].mean(0)]))
+            elif how == "first":
+                assert pooled.equal(heads[[0, 3]])
+            else:
+                assert (pooled - heads[[0, 3]]).abs().min() > 0
+    close(layer.state_dict(), before, atol=0.0)
+    again = p.layers.group_kv_heads(p.layers.group_kv_heads(layer, 2), 1)
+    close(again.k_proj.weight, before["k_proj.weight"].unflatten(0, (H, -1)).mean(0))
+    one, two = (p.layers.group_kv_heads(layer, 2, "random").k_proj.weight for _ in range(2))
+    assert (one - two).abs().min() > 0
+
+
+@claim
+def messages_about_shared_heads_say_what_to_do(p):
+    layer = p.layers.MultiHeadAttention(12, 6)
+    x = torch.zeros(1, 3, 12)
+    for call, message in (
+        (lambda: p.layers.GroupedQueryAttention(12, 6, 4), "num_heads=6 is not a multiple of num_kv_heads=4; use 1, 2, 3 or 6"),
+        (lambda: p.layers.group_kv_heads(layer, 4), "num_kv_heads=6 is not a multiple of the new num_kv_heads=4"),
+        (lambda: p.layers.group_kv_heads(layer, 2, "median"), '"mean", "first" or "random"; got \'median\''),
+        (lambda: layer(x, x[:, :2], positions=torch.arange(3)), "one sequence; got 3 queries and 2 keys"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -1,0 +1,30 @@
+"""The notebooks of the course, for the tests that read them."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CHAPTERS = sorted(ROOT.glob("chapters/*.ipynb"))
+MASTERS = sorted(ROOT.glob("exercises/solutions/*.ipynb"))
+STUDENTS = sorted(ROOT.glob("exercises/*.ipynb"))
+EXECUTED = [*CHAPTERS, *MASTERS]
+ALL = [*EXECUTED, *STUDENTS]
+
+
+def chapter(path: Path) -> str:
+    """``multi_head`` for 03_multi_head.ipynb: the name without the number, which is only the order."""
+    return path.stem.partition("_")[2]
+
+
+def each(paths):
+    return pytest.mark.parametrize("path", paths, ids=lambda p: p.relative_to(ROOT).as_posix())
+
+
+def read(path: Path):
+    return nbformat.read(path, as_version=4)
+
+
+def cells(path: Path, kind: str) -> list:
+    return [cell for cell in read(path).cells if cell.cell_type == kind]
