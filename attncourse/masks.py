@@ -4,16 +4,14 @@ The signature is that of PyTorch's ``flex_attention``, so a rule written here ru
 The indices may be plain ints or tensors that broadcast.
 """
 
-from collections.abc import Callable
-
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-MaskMod = Callable[..., Tensor]
+from attncourse.mods import Index, MaskMod, named
 
 
-def causal(b, h, q_idx, kv_idx):
+def causal(b: Index, h: Index, q_idx: Index, kv_idx: Index) -> Tensor | bool:
     """A query reads itself and what came before.
 
         visible(i, j) = j <= i
@@ -25,6 +23,7 @@ def causal(b, h, q_idx, kv_idx):
     return kv_idx <= q_idx
 
 
+@named
 def causal_at(offset: int) -> MaskMod:
     """Causal, for queries that stand ``offset`` positions later than the first key.
 
@@ -38,12 +37,13 @@ def causal_at(offset: int) -> MaskMod:
     Chapter: 02_masks.
     """
 
-    def causal_at_offset(b, h, q_idx, kv_idx):
+    def rule(b, h, q_idx, kv_idx):
         return kv_idx <= q_idx + offset
 
-    return causal_at_offset
+    return rule
 
 
+@named
 def padding(lengths: Int[Tensor, " b"]) -> MaskMod:
     """Keys behind the end of their sample are not there.
 
@@ -61,12 +61,13 @@ def padding(lengths: Int[Tensor, " b"]) -> MaskMod:
     if (lengths < 0).any():
         raise ValueError(f"lengths count tokens and must be 0 or more; got {lengths.tolist()}")
 
-    def padded(b, h, q_idx, kv_idx):
+    def rule(b, h, q_idx, kv_idx):
         return kv_idx < lengths[b]
 
-    return padded
+    return rule
 
 
+@named
 def present(keys: Bool[Tensor, "b m"]) -> MaskMod:
     """Only keys marked as present may be read: padding on any side, or holes.
 
@@ -84,34 +85,36 @@ def present(keys: Bool[Tensor, "b m"]) -> MaskMod:
             f"a real token, ~keys.bool() if 1 marks padding"
         )
 
-    def is_present(b, h, q_idx, kv_idx):
+    def rule(b, h, q_idx, kv_idx):
         return keys[b, kv_idx]
 
-    return is_present
+    return rule
 
 
+@named
 def all_of(*mask_mods: MaskMod) -> MaskMod:
     """A pair is visible when every rule allows it. No rule at all allows everything."""
 
-    def every_rule(b, h, q_idx, kv_idx):
+    def rule(b, h, q_idx, kv_idx):
         visible = torch.ones((), dtype=torch.bool)
         for mask_mod in mask_mods:
             visible = visible & mask_mod(b, h, q_idx, kv_idx)
         return visible
 
-    return every_rule
+    return rule
 
 
+@named
 def any_of(*mask_mods: MaskMod) -> MaskMod:
     """A pair is visible when at least one rule allows it. No rule at all forbids everything."""
 
-    def some_rule(b, h, q_idx, kv_idx):
+    def rule(b, h, q_idx, kv_idx):
         visible = torch.zeros((), dtype=torch.bool)
         for mask_mod in mask_mods:
             visible = visible | mask_mod(b, h, q_idx, kv_idx)
         return visible
 
-    return some_rule
+    return rule
 
 
 def dense(

@@ -3,15 +3,14 @@
 The signature is that of PyTorch's ``flex_attention``, so a rule written here runs there unchanged.
 """
 
-from collections.abc import Callable
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-ScoreMod = Callable[..., Tensor]
+from attncourse.mods import ScoreMod, named
 
 
+@named
 def softcap(cap: float) -> ScoreMod:
     """Scores bend towards plus or minus ``cap`` instead of growing without bound.
 
@@ -29,12 +28,13 @@ def softcap(cap: float) -> ScoreMod:
     if cap <= 0:
         raise ValueError(f"cap is the largest absolute score and must be positive; got {cap}")
 
-    def capped(score, b, h, q_idx, kv_idx):
+    def rule(score, b, h, q_idx, kv_idx):
         return cap * torch.tanh(score / cap)
 
-    return capped
+    return rule
 
 
+@named
 def alibi(num_heads: int) -> ScoreMod:
     """Distance costs: each head lowers a score by its own slope times the distance.
 
@@ -52,12 +52,13 @@ def alibi(num_heads: int) -> ScoreMod:
         raise ValueError(f"num_heads must be a power of two for these slopes; got {num_heads}")
     slopes = 2.0 ** (-8 * torch.arange(1, num_heads + 1) / num_heads)
 
-    def lowered(score, b, h, q_idx, kv_idx):
+    def rule(score, b, h, q_idx, kv_idx):
         return score - slopes.to(score)[h] * (q_idx - kv_idx).abs()
 
-    return lowered
+    return rule
 
 
+@named
 def relative_bias(table: Float[Tensor, "h offsets"]) -> ScoreMod:
     """Add a learned number that depends on the head and on how far apart query and key are.
 
@@ -79,7 +80,7 @@ def relative_bias(table: Float[Tensor, "h offsets"]) -> ScoreMod:
         )
     reach = table.size(-1) // 2
 
-    def biased(score, b, h, q_idx, kv_idx):
+    def rule(score, b, h, q_idx, kv_idx):
         return score + table[h, (q_idx - kv_idx).clamp(-reach, reach) + reach]
 
-    return biased
+    return rule

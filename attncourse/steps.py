@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+from attncourse.mods import ScoreMod
 
 
 def score(
@@ -37,7 +37,7 @@ def modify(scores: Float[Tensor, "b h n m"], score_mod: ScoreMod) -> Float[Tenso
     Args:
         scores: output of `score`.
         score_mod: ``score_mod(score, b, h, q_idx, kv_idx) -> score``, the signature of PyTorch's
-            ``flex_attention``; it is called once, with index tensors that broadcast.
+            ``flex_attention``; called once, with index tensors that broadcast.
 
     Reduces to: `scores` when ``score_mod`` returns its first argument.
     Source: dong2024, section 3.
@@ -210,10 +210,10 @@ def check_mask(attn_mask: Tensor, axes: int) -> None:
 
 
 def repeat_heads(x: Tensor, num_heads: int) -> Tensor:
-    """[k0, k1] -> [k0, k0, k1, k1]: contiguous groups of query heads share a key head."""
+    """[k0, k1] -> [k0, k0, k1, k1]: contiguous groups of query heads share a key/value head."""
     if num_heads % x.size(-3):
         raise ValueError(
-            f"the number of query heads must be a multiple of the number of key heads; got "
+            f"the number of query heads must be a multiple of the number of key/value heads; got "
             f"{num_heads} and {x.size(-3)}; use a divisor of {num_heads}"
         )
     return x.repeat_interleave(num_heads // x.size(-3), dim=-3)

@@ -29,10 +29,11 @@ NOTEBOOKS = sorted(ROOT.glob("exercises/**/*.ipynb"))
 # Files of one folder may import each other.
 GROUND = ("steps", "masks", "scores", "positions")
 MAY_IMPORT = {
-    **dict.fromkeys((*GROUND, "spec", "cost"), ()),
+    **dict.fromkeys(("mods", "positions", "spec", "cost"), ()),
+    **dict.fromkeys(("steps", "masks", "scores"), ("mods",)),
     "layers": GROUND,
     "cache": (*GROUND, "layers"),
-    "variants": (*GROUND, "layers", "variants"),
+    "variants": (*GROUND, "layers", "cache", "variants"),
     "lab": (*GROUND, "layers", "cache", "variants", "lab"),
     "show": ("show",),
     "grading": ("grading", "spec"),

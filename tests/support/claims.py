@@ -60,6 +60,20 @@ def rules_take_plain_numbers(p):
 
 
 @claim
+def rules_print_the_call_that_made_them(p):
+    lengths = p.masks.padding(torch.tensor([3, 5]))
+    assert p.masks.causal_at(2).__name__ == "causal_at(offset=2)"
+    assert lengths.__name__ == "padding(lengths=[3, 5])"
+    both = p.masks.all_of(p.masks.causal, lengths)
+    assert str(both).startswith("<function all_of(causal, padding(lengths=[3, 5])) at ")
+    assert (
+        p.masks.present(torch.ones(2, 9).bool()).__name__
+        == "present(keys=a tensor of shape (2, 9))"
+    )
+    assert p.scores.softcap(30.0).__name__ == "softcap(cap=30.0)"
+
+
+@claim
 def heads_are_cut_and_joined_like_their_loops(p):
     x = torch.randn(B, N, H * D)
     heads = spec.split_heads(x, H)
