@@ -1,5 +1,7 @@
 """The key-value cache, and one decoding step that reads it."""
 
+from functools import singledispatch
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -13,10 +15,10 @@ class KVCache:
 
     Args:
         batch: sequences that grow side by side.
-        num_kv_heads: key heads of the layer; 1 for multi-query attention.
+        num_kv_heads: key/value heads of the layer; 1 for multi-query attention.
         max_length: tokens that fit.
-        head_dim: width of a key head.
-        value_dim: width of a value head; ``None`` means head_dim.
+        head_dim: width of a key.
+        value_dim: width of a value; ``None`` means head_dim.
         dtype, device: of the tensors; ``None`` means torch's default.
 
     Cost: batch * num_kv_heads * max_length * (head_dim + value_dim) numbers, from the start.
@@ -92,7 +94,7 @@ class KVCache:
 
     def __repr__(self) -> str:
         b, g, _, d = self.key.shape
-        return f"KVCache({self.length} of {self.max_length} tokens, batch {b}, {g} key heads of width {d})"
+        return f"KVCache({self.length} of {self.max_length} tokens, batch {b}, {g} key/value heads of width {d})"
 
 
 def cached_attention(
@@ -100,7 +102,7 @@ def cached_attention(
 ) -> Float[Tensor, "b h n e"]:
     """The last n of m tokens ask; each reads every token up to itself.
 
-        visible(i, j) = j <= i + m - n          query head h reads key head h // (h / g)
+        visible(i, j) = j <= i + m - n          query head h reads KV head h // (h / g)
 
     The query heads of a group become further rows of one head. So the keys and values are read where
     they lie: repeating them for every query head would copy the whole cache at every step.
@@ -120,6 +122,7 @@ def cached_attention(
     return output.unflatten(2, (h // g, n)).flatten(1, 2)
 
 
+@singledispatch
 @torch.no_grad()
 def decode(
     layer: MultiHeadAttention,
@@ -128,15 +131,16 @@ def decode(
     *,
     use_rotary: bool = False,
 ) -> Float[Tensor, "b n width"]:
-    """What a causal layer says about n new tokens, given a cache of those before.
+    """The outputs of a causal layer for n new tokens, given a cache of the tokens before.
 
     Args:
-        layer: self-attention with any number of key heads.
+        layer: self-attention with any number of key/value heads. Other layers register how they decode:
+            `attncourse.variants.latent.LatentAttention`, with ``absorbed`` in place of ``use_rotary``.
         x: the new tokens only: all of a prompt, one of its chunks, or a single token.
         cache: of this layer; the new keys and values are appended.
         use_rotary: turn queries and keys by their positions; keys are cached turned.
 
-    Returns: the rows that ``layer(all tokens, is_causal=True)`` ends with.
+    Returns: the rows that ``layer(all tokens, is_causal=True)`` ends with. No gradient flows back.
 
     Cost: projections of n tokens and `cached_attention`; without a cache, of all m tokens.
     Reduces to: ``layer(x, is_causal=True)`` when the cache is empty.

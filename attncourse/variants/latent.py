@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from attncourse.cache import decode
 from attncourse.layers import merge_heads, split_heads
 from attncourse.positions import rotary
 from attncourse.steps import add_causal, attention, mask, mix, normalize
@@ -50,35 +51,39 @@ class LatentAttention(nn.Module):
         self.out_proj = nn.Linear(inner, embed_dim, bias=False)
 
     def forward(
-        self,
-        x: Float[Tensor, "b n width"],
-        cache=None,
-        *,
-        absorbed: bool = False,
-        need_weights: bool = False,
+        self, x: Float[Tensor, "b n width"], *, absorbed: bool = False, need_weights: bool = False
     ):
-        """The output for n tokens; behind a cache, for the last n.
+        """The output for a whole sequence; `attncourse.cache.decode` continues one behind a cache.
 
         Args:
-            x: all tokens, or the new ones.
-            cache: an `attncourse.cache.KVCache` of one head, latent_dim wide, with rotary_dim wide values:
-                what it holds are latents and rotary keys. ``None``: x is the whole sequence.
+            x: all tokens.
             absorbed: attend to the latents themselves, see `absorbed_attention`; the same result.
-            need_weights: return (output, weights), weights (b, h, n, m).
+            need_weights: return (output, weights), weights (b, h, n, n).
 
         Returns: (b, n, embed_dim), or the pair.
         """
-        start = 0 if cache is None else cache.length
-        positions = torch.arange(start, start + x.size(1), device=x.device)
-        q, q_rotary = self.queries(x, positions)
-        latent, k_rotary = self.compress(x, positions)
-        if cache is not None:
-            latent, k_rotary = cache.append(latent, k_rotary)
-        visible = add_causal(None, latent.size(2), latent.size(2), x.device)[start:]
-        attend = self.absorbed_attention if absorbed else self.plain_attention
-        out, weights = attend(q, q_rotary, latent, k_rotary, visible)
-        out = self.out_proj(merge_heads(out))
+        positions = torch.arange(x.size(1), device=x.device)
+        queries, cached = self.queries(x, positions), self.compress(x, positions)
+        out, weights = self.attend(queries, cached, absorbed)
         return (out, weights) if need_weights else out
+
+    def attend(
+        self, queries: tuple[Tensor, Tensor], cached: tuple[Tensor, Tensor], absorbed: bool = False
+    ) -> tuple[Float[Tensor, "b n width"], Float[Tensor, "b h n m"]]:
+        """The last n of m tokens ask; each reads every token up to itself.
+
+        Args:
+            queries: of n tokens, from `queries`.
+            cached: latents and rotary keys of m tokens, from `compress`.
+            absorbed: see `absorbed_attention`.
+
+        Returns: output and weights.
+        """
+        n, m = queries[0].size(2), cached[0].size(2)
+        visible = add_causal(None, m, m, cached[0].device)[m - n :]
+        attend = self.absorbed_attention if absorbed else self.plain_attention
+        out, weights = attend(*queries, *cached, visible)
+        return self.out_proj(merge_heads(out)), weights
 
     def queries(self, x: Tensor, positions: Int[Tensor, " n"]) -> tuple[Tensor, Tensor]:
         """The two parts of the queries: (b, h, n, head_dim) and, turned, (b, h, n, rotary_dim)."""
@@ -116,3 +121,12 @@ class LatentAttention(nn.Module):
         weights = normalize(mask(scores, visible))
         mixed = mix(weights.flatten(1, 2), latent).unflatten(1, q.shape[1:3])
         return torch.einsum("bhnc,hdc->bhnd", mixed, w_v), weights
+
+
+@decode.register
+@torch.no_grad()
+def _(layer: LatentAttention, x, cache, *, absorbed: bool = False):
+    """The cache has one head: latents where keys used to be, rotary keys in place of values."""
+    positions = cache.positions(x.size(1))
+    cached = cache.append(*layer.compress(x, positions))
+    return layer.attend(layer.queries(x, positions), cached, absorbed)[0]

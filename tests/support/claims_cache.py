@@ -42,7 +42,7 @@ def latents_decoded_in_any_chunks_are_the_full_pass(p):
     for absorbed in (False, True):
         for size in range(1, N + 1):
             cache = p.cache.KVCache(B, 1, N, 7, value_dim=4, dtype=torch.float64)
-            parts = [layer(c, cache, absorbed=absorbed) for c in x.split(size, 1)]
+            parts = [p.cache.decode(layer, c, cache, absorbed=absorbed) for c in x.split(size, 1)]
             close(torch.cat(parts, dim=1), full)
 
 
@@ -57,7 +57,7 @@ def a_cache_keeps_what_it_was_given(p):
         assert not keys.requires_grad
         assert keys.data_ptr() == cache.key.data_ptr(), "a view, not a copy"
     assert (cache.length, cache.max_length) == (4, 5)
-    assert repr(cache) == "KVCache(4 of 5 tokens, batch 2, 3 key heads of width 7)"
+    assert repr(cache) == "KVCache(4 of 5 tokens, batch 2, 3 key/value heads of width 7)"
 
 
 @claim

@@ -266,10 +266,10 @@ MUTANTS = [
     ),
     (
         "latent",
-        "visible = add_causal(None, latent.size(2), latent.size(2), x.device)[start:]",
-        "visible = add_causal(None, x.size(1), latent.size(2), x.device)",
+        "add_causal(None, m, m, cached[0].device)[m - n :]",
+        "add_causal(None, n, m, cached[0].device)",
     ),
-    ("latent", "start = 0 if cache is None else cache.length", "start = 0"),
+    ("latent", "positions = cache.positions(x.size(1))", "positions = torch.arange(x.size(1))"),
     ("latent", 'torch.einsum("bhnd,hdc->bhnc", q, w_k)', 'torch.einsum("bhnd,hdc->bhnc", q, w_v)'),
     (
         "latent",
