@@ -53,7 +53,7 @@ class MultiHeadAttention(nn.Module):
         kdim, vdim: width of key and value inputs; ``None`` means embed_dim.
         init: ``"default"`` leaves ``nn.Linear``'s start values, ``"xavier"`` draws all four
             matrices Xavier-uniform and sets the biases to 0.
-        num_kv_heads: heads of keys and values; a divisor of num_heads, and query head h reads key head
+        num_kv_heads: heads of keys and values; a divisor of num_heads, and query head h reads KV head
             h // (num_heads / num_kv_heads). ``None`` means num_heads.
 
     Raises:
@@ -144,7 +144,15 @@ class MultiHeadAttention(nn.Module):
             q, k = rotary(q, positions), rotary(k, positions)
         return q, k, v
 
-    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
+    def _attend(
+        self,
+        q: Float[Tensor, "b h n d"],
+        k: Float[Tensor, "b g m d"],
+        v: Float[Tensor, "b g m d"],
+        attn_mask: Tensor | None,
+        is_causal: bool,
+        need_weights: bool,
+    ) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b h n m"] | None]:
         """The five steps, or torch's fused version of them when nobody asks for the weights."""
         dropout_p = self.dropout if self.training else 0.0
         if attn_mask is not None:
@@ -180,7 +188,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class GroupedQueryAttention(MultiHeadAttention):
-    """Groups of query heads share one key head and one value head.
+    """Groups of query heads share one key/value head.
 
         head_h = attention(query W_h^Q, key W_g^K, value W_g^V)      g = h // (num_heads / num_kv_heads)
 
@@ -196,7 +204,7 @@ class GroupedQueryAttention(MultiHeadAttention):
 
 
 class MultiQueryAttention(GroupedQueryAttention):
-    """All query heads share one key head and one value head.
+    """All query heads share one key/value head.
 
         head_h = attention(query W_h^Q, key W^K, value W^V)
 
@@ -214,7 +222,7 @@ class MultiQueryAttention(GroupedQueryAttention):
 def group_kv_heads(
     layer: MultiHeadAttention, num_kv_heads: int, how: str = "mean"
 ) -> GroupedQueryAttention:
-    """A layer with fewer key heads, made from a trained one.
+    """A layer with fewer key/value heads, made from a trained one.
 
         W_g^K = mean of W_h^K over the heads h of group g, and so for W^V and the biases
 
@@ -285,8 +293,6 @@ def _xavier(module: nn.Module) -> None:
 
 def _check_divisible(what: str, width: int, count: int, of: str = "num_heads") -> None:
     if count < 1 or width % count:
-        divisors = [str(h) for h in range(1, width + 1) if width % h == 0]
-        raise ValueError(
-            f"{what}={width} is not a multiple of {of}={count}; "
-            f"use {' or '.join([', '.join(divisors[:-1]), divisors[-1]][len(divisors) < 2 :])}"
-        )
+        *others, last = (str(h) for h in range(1, width + 1) if width % h == 0)
+        divisors = f"{', '.join(others)} or {last}" if others else last
+        raise ValueError(f"{what}={width} is not a multiple of {of}={count}; use {divisors}")

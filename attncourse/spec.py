@@ -119,7 +119,7 @@ def multi_head_attention(
     num_kv_heads: int | None = None,
     positions: list[int] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Output and weights of vaswani2017, section 3.2.2; of ainslie2023 with fewer key heads.
+    """Output and weights of vaswani2017, section 3.2.2; of ainslie2023 with fewer key/value heads.
 
     ``params`` holds ``q_proj.weight``, ``q_proj.bias`` and so on for k, v and out, in the layout of
     ``nn.Linear``: (out_features, in_features). A missing bias is no bias. With ``positions``, queries
@@ -147,7 +147,7 @@ def grouped_query_attention(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Query head h of (b, H, n, d) reads key head h // (H / G) of (b, G, m, d): ainslie2023, section 2.2."""
+    """Query head h of (b, H, n, d) reads KV head h // (H / G) of (b, G, m, d): ainslie2023, section 2.2."""
     num_heads, num_kv_heads = query.size(1), key.size(1)
     outputs, weights = [], []
     for h in range(num_heads):

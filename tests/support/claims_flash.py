@@ -194,7 +194,7 @@ def bad_input_is_named(p):
         ((q, q, q[:, :, :3]), {}, "must agree"),
         ((q, q[:1], q[:1]), {}, "must agree"),
         ((q, q[:, :2], q[:, :2]), {}, "set enable_gqa=True"),
-        ((q, q[:, :3], q[:, :3]), {"enable_gqa": True}, "multiple of key heads"),
+        ((q, q[:, :3], q[:, :3]), {"enable_gqa": True}, "multiple of key/value heads"),
         ((q, q, q), {"attn_mask": torch.ones(5, 4, dtype=torch.bool)}, "must have the axes"),
         ((q, q, q), {"attn_mask": torch.ones(2, 5, 5, dtype=torch.bool)}, "must have 2 axes"),
     ):

@@ -109,13 +109,15 @@ def check_inputs(
     if query.size(-1) != key.size(-1):
         raise ValueError(f"query and key must have the same head_dim (last axis); {shapes}")
     if not (query.size(0) == key.size(0) and key.shape[:3] == value.shape[:3]):
-        raise ValueError(f"batch, and key heads and length of key and value, must agree; {shapes}")
+        raise ValueError(
+            f"batch, and key/value heads and length of key and value, must agree; {shapes}"
+        )
     if not enable_gqa and query.size(1) != key.size(1):
         raise ValueError(
-            f"query and key must have as many heads; {shapes}. For fewer key heads set enable_gqa=True"
+            f"query and key must have as many heads; {shapes}. For fewer key/value heads set enable_gqa=True"
         )
     if query.size(1) % max(key.size(1), 1):
-        raise ValueError(f"query heads must be a multiple of key heads; {shapes}")
+        raise ValueError(f"query heads must be a multiple of key/value heads; {shapes}")
     if not (query.dtype == key.dtype == value.dtype and query.is_floating_point()):
         raise TypeError(
             f"query, key and value must have one float dtype; got {query.dtype}, {key.dtype}, "

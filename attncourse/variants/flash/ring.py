@@ -44,7 +44,7 @@ def ring_attention(
 
     Args:
         query, key, value: this process's chunk: positions r n .. r n + n - 1 for rank r. Query head h
-            reads key head h // (h / g); values may have another width.
+            reads KV head h // (h / g); values may have another width.
         is_causal: a position reads itself and what comes before it in the whole sequence.
         scale: factor on the dot products; ``None`` means 1 / sqrt(head_dim).
         group: the processes that form the ring; ``None`` means all of them.

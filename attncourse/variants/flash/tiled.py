@@ -29,7 +29,7 @@ def forward(
     """Output and log-sum-exp of each row: for every block of rows, one pass over the keys.
 
     Args:
-        query, key, value: query head h reads key head h // (h / g).
+        query, key, value: query head h reads KV head h // (h / g).
         scale: factor on the dot products.
         is_causal: query i reads keys 0..i + offset.
         offset: position of query 0 among the keys.
@@ -87,7 +87,7 @@ def backward(
             dp = do[..., rows, :] @ v[..., columns, :].mT
             ds = p * (dp - delta[..., rows, None])
             dq[..., rows, :] += ds @ k[..., columns, :]
-            # All query heads of a group add to the one key head that they read.
+            # All query heads of a group add to the one key/value head that they read.
             dk[..., columns, :] += (ds.mT @ q[..., rows, :]).sum(dim=2, keepdim=True)
             dv[..., columns, :] += (p.mT @ do[..., rows, :]).sum(dim=2, keepdim=True)
     gradients = (dq.flatten(1, 2) * scale, dk.squeeze(2), dv.squeeze(2))
@@ -127,7 +127,7 @@ def blocks(length: int, size: int) -> list[slice]:
 
 
 def by_group(query: Tensor, key: Tensor, value: Tensor, scale: float, attn_mask: Tensor | None):
-    """Everything with an axis for the query heads that share a key head: (b, g, h / g, seq, width).
+    """Everything with an axis for the query heads that share a key/value head: (b, g, h / g, seq, width).
 
     Keys and values have 1 there and broadcast, so nothing is copied. The scale goes into the queries:
     n d products instead of n m. float16 and bfloat16 are computed in float32, as tensor cores do.
