@@ -183,7 +183,8 @@ def found(tmp_path_factory):
     """``found(world, name)``: what each process found; ``found("demo", name)``: how the demo ended."""
     folder = tmp_path_factory.mktemp("ring")
     command = [sys.executable, __file__, str(folder)]
-    done = subprocess.run(command, env=QUIET, capture_output=True, text=True, timeout=100)
+    shared = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(command, env=QUIET | shared, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     results = {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
     return lambda world, name: [row[name] for row in results[str(world)]]
