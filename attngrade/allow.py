@@ -1,6 +1,6 @@
 """What an exercise forbids, found in the source of a submission before anything runs.
 
-The first fence; the second is `attngrade.far.blocked`. Where an exercise forbids something,
+The first fence; the second is `attncourse.grading.blocked`. Where an exercise forbids something,
 this is a list of what is allowed, for lists of what is not have gaps: every dotted name is followed
 on the real modules, and none may lead to what is forbidden or to a tool that finds things by text.
 """

@@ -17,7 +17,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from attncourse.grading.check import report
+from attncourse.grading.check import details, most_likely
 from attncourse.grading.exercise import Verdict
 from attncourse.grading.exercises import chapter_of, load
 from attncourse.grading.sanitize import truncate
@@ -144,11 +144,11 @@ def _chapters(row: Row, table: Table) -> list[Chapter]:
 
 def _card(verdict: Verdict) -> Card:
     """The same lines that `check` shows in the notebook, below its headline."""
-    lines = report(verdict)[1:]
-    diagnosis = lines.pop(0) if verdict.diagnosis and lines else ""
     kind = verdict.status if verdict.status in SIGNS else "other"
     sign = SIGNS.get(verdict.status, "–")
-    return Card(verdict, load(verdict.name).title, kind, sign, diagnosis, lines)
+    return Card(
+        verdict, load(verdict.name).title, kind, sign, most_likely(verdict), details(verdict)
+    )
 
 
 def _first(texts: tuple[str, ...], most: int) -> list[str]:

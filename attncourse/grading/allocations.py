@@ -1,10 +1,12 @@
 """How large the tensors are that a function makes on its way, wherever it runs."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 
 class Allocations(NamedTuple):
@@ -14,11 +16,13 @@ class Allocations(NamedTuple):
         largest: of all results of operations, views of the inputs included.
         new: of those whose memory is not that of an input.
         how: the operation that made the largest new one, and its shape.
+        total: of all results together, but for views of what an operation was given.
     """
 
     largest: int = 0
     new: int = 0
     how: str = ""
+    total: int = 0
 
 
 class AllocationRecorder(TorchDispatchMode):
@@ -26,32 +30,41 @@ class AllocationRecorder(TorchDispatchMode):
 
     def __init__(self, inputs: tuple):
         super().__init__()
-        given = [x for x in inputs if isinstance(x, Tensor)]
-        self.known = {x.untyped_storage().data_ptr() for x in given}
+        self.known = memories(inputs)
         self.made = Allocations()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
+        given = memories((args, kwargs))
         for x in out if isinstance(out, tuple | list) else [out]:
-            if isinstance(x, Tensor) and x.layout == torch.strided and not x.is_meta:
-                self.see(x, func)
+            if memories(x):
+                self.see(x, func, given)
         return out
 
-    def see(self, x: Tensor, func: Any) -> None:
+    def see(self, x: Tensor, func: Any, given: set[int]) -> None:
         """Take one result into account."""
         memory = x.untyped_storage()
         numbers = memory.nbytes() // x.element_size()
-        _, new, how = self.made
+        largest, new, how, total = self.made
         if numbers > new and memory.data_ptr() not in self.known:
             name = getattr(func, "__name__", str(func)).split(".")[0]
             new, how = numbers, f"{name} makes one of shape {tuple(x.shape)}"
-        self.made = Allocations(max(numbers, self.made.largest), new, how)
+        total += x.numel() if memory.data_ptr() not in given else 0
+        self.made = Allocations(max(numbers, largest), new, how, total)
 
 
-def made_by(answer: Any, *args: Any) -> Allocations:
-    """Call the answer without gradients and watch what it makes; an answer far away is watched there."""
-    if hasattr(answer, "far_made_by"):
-        return Allocations(*answer.far_made_by(*args))
-    with torch.no_grad(), AllocationRecorder(args) as watch:
-        answer(*args)
-    return watch.made
+def memories(objects: Any) -> set[int]:
+    """Where the plain tensors among these objects, and in their lists, keep their numbers."""
+    tensors = (x for x in tree_leaves(objects) if isinstance(x, Tensor))
+    return {
+        x.untyped_storage().data_ptr()
+        for x in tensors
+        if x.layout == torch.strided and not x.is_meta
+    }
+
+
+def made_by(function: Callable, *args: Any) -> Allocations:
+    """Call the function without gradients and record what it makes."""
+    with torch.no_grad(), AllocationRecorder(args) as recorder:
+        function(*args)
+    return recorder.made

@@ -4,6 +4,7 @@ import html
 import os
 import sys
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from attncourse.grading.exercise import Verdict
@@ -38,7 +39,7 @@ def check(name: str, answer: Any) -> None:
     """
     verdict = load(name).grade(answer)
     _verdicts[name] = verdict
-    _show(report(verdict), {"attncourse": verdict.__dict__ | {"findings": list(verdict.findings)}})
+    _show(verdict)
     if verdict.status == "failed":
         raise CheckFailed(f'{name} is not right yet. hint("{name}") helps.')
     if verdict.status == "not attempted" and os.environ.get("NBGRADER_EXECUTION"):
@@ -77,33 +78,37 @@ def status(chapter: str = "") -> None:
     print(f"{'total':{width}}  {earned} of {sum(e.points for e in rows)}")
 
 
-def report(verdict: Verdict) -> list[str]:
-    """The lines of a verdict; the first is its headline."""
-    exercise = load(verdict.name)
-    lines = [f"{verdict.name}: {verdict.status}, {verdict.points} of {verdict.out_of} points"]
+def most_likely(verdict: Verdict) -> str:
+    """The mistake that the answer resembles, as a sentence; '' where none does."""
+    return f"Most likely: {verdict.diagnosis}" if verdict.diagnosis else ""
+
+
+def details(verdict: Verdict) -> list[str]:
+    """What to do about a stub, and the first findings."""
+    lines = list(verdict.findings[:SHOWN_FINDINGS])
     if verdict.status == "not attempted":
-        lines.append(f"{exercise.title}. Replace the stub, then run this cell again.")
-    if verdict.diagnosis:
-        lines.append(f"Most likely: {verdict.diagnosis}")
-    lines += verdict.findings[:SHOWN_FINDINGS]
+        title = load(verdict.name).title
+        lines.insert(0, f"{title}. Replace the stub, then run this cell again.")
     if len(verdict.findings) > SHOWN_FINDINGS:
         lines.append(f"... and {len(verdict.findings) - SHOWN_FINDINGS} more")
     return lines
 
 
-def _show(lines: list[str], metadata: dict) -> None:
+def _show(verdict: Verdict) -> None:
+    lines = [*filter(None, [most_likely(verdict)]), *details(verdict)]
+    text = "\n  ".join([verdict.headline, *lines])
     if "IPython" not in sys.modules or not _in_notebook():
-        print("\n  ".join(lines))
+        print(text)
         return
     from IPython.display import display
 
-    colour = next(c for status, c in COLOURS.items() if f": {status}," in lines[0])
-    rest = "".join(f"<li>{html.escape(line)}</li>" for line in lines[1:])
+    rest = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     card = (
-        f'<div style="border-left: 4px solid {colour}; padding-left: 0.8em">'
-        f"<b>{html.escape(lines[0])}</b>{f'<ul>{rest}</ul>' if rest else ''}</div>"
+        f'<div style="border-left: 4px solid {COLOURS[verdict.status]}; padding-left: 0.8em">'
+        f"<b>{html.escape(verdict.headline)}</b>{f'<ul>{rest}</ul>' if rest else ''}</div>"
     )
-    display({"text/plain": "\n  ".join(lines), "text/html": card}, raw=True, metadata=metadata)
+    metadata = {"attncourse": asdict(verdict) | {"findings": list(verdict.findings)}}
+    display({"text/plain": text, "text/html": card}, raw=True, metadata=metadata)
 
 
 def _in_notebook() -> bool:

@@ -1,10 +1,7 @@
-"""How an answer is looked at: call it on copies of the inputs and keep what can be compared."""
+"""What can be seen of an answer, and how it differs from what was expected."""
 
-import numbers
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,20 +9,7 @@ from torch import Tensor
 
 # Inputs are float32, the spec is compared in float64: loose enough for any right style.
 RTOL, ATOL = 1e-3, 1e-4
-
-
-class NotAttempted(Exception):
-    """The answer is still the stub of the exercise."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One call of the answer. ``label`` says what is special about it, with its shapes."""
-
-    label: str
-    args: tuple
-    kwargs: dict = field(default_factory=dict)
-    gradients: bool = True
+NO_GRADIENT = "no gradient reaches it"
 
 
 @dataclass(frozen=True)
@@ -53,127 +37,21 @@ class Raised:
             return cls(kind, type(error).__name__)
 
 
-def is_stub(error: NotImplementedError) -> bool:
-    """A bare ``raise NotImplementedError`` is the stub; one that says something is an answer."""
-    return not error.args
+class Described(str):
+    """What was seen, in words; two with the same words before the colon are the same."""
+
+    def __eq__(self, other):
+        return isinstance(other, Described) and self.partition(":")[0] == other.partition(":")[0]
+
+    def __hash__(self):
+        return hash(self.partition(":")[0])
 
 
-@dataclass(frozen=True)
-class Call:
-    """A case, the copies of its inputs that the answer gets, and what gives the result."""
-
-    case: Case
-    args: list
-    kwargs: dict
-    gradients: bool
-    result: Callable[[], Any]
-
-
-def prepared(answer, cases: list[Case], gradients: bool) -> list[Call]:
-    """The calls of an answer. One that is far away does all of them now, and tells of each later."""
-    wanted = [gradients and case.gradients for case in cases]
-    given = [
-        (
-            [_copy(x, want) for x in case.args],
-            {name: _copy(x, False) for name, x in case.kwargs.items()},
-        )
-        for case, want in zip(cases, wanted, strict=True)
-    ]
-    torch.default_generator.manual_seed(0)
-    if hasattr(answer, "far_each"):
-        results = answer.far_each(given)
-    else:
-        results = [partial(answer, *args, **kwargs) for args, kwargs in given]
-    return [
-        Call(case, *call, want, result)
-        for case, call, want, result in zip(cases, given, wanted, results, strict=True)
-    ]
-
-
-def observe_call(call: Call, names: list[str]) -> dict[str, Any]:
-    """Outputs, gradients of the inputs (called by ``names``), and whether these were left alone."""
-    case, args, kwargs = call.case, call.args, call.kwargs
-    torch.default_generator.manual_seed(0)
-    try:
-        output = call.result()
-        seen = {f"{case.label}, output": _detached(output)}
-        if call.gradients:
-            seen |= _gradients(output, dict(zip(names, args, strict=False)), case.label)
-    except (Exception, SystemExit) as error:
-        if isinstance(error, NotImplementedError) and is_stub(error):
-            raise NotAttempted from None
-        return {f"{case.label}, output": Raised.by(error)}
-    pairs = zip([*args, *kwargs.values()], [*case.args, *case.kwargs.values()], strict=True)
-    seen[f"{case.label}, inputs left unchanged"] = all(
-        torch.equal(x.detach(), y) for x, y in pairs if isinstance(x, Tensor)
+def plain(x: Any) -> bool:
+    """Is this a tensor of real numbers that can be looked at in every way?"""
+    return (
+        isinstance(x, Tensor) and x.layout == torch.strided and not x.is_meta and not x.is_complex()
     )
-    return seen
-
-
-def in_float64(spec):
-    """The definition, computed in double precision whatever the inputs are."""
-
-    def precise(*args, **kwargs):
-        return spec(*map(_double, args), **{k: _double(x) for k, x in kwargs.items()})
-
-    return precise
-
-
-def _double(x):
-    return x.double() if isinstance(x, Tensor) and x.is_floating_point() else x
-
-
-def _copy(x, require_grad: bool):
-    if not isinstance(x, Tensor):
-        return x
-    copy = x.clone()
-    return copy.requires_grad_() * 1 if require_grad and x.is_floating_point() else copy
-
-
-def _gradients(output, args: dict[str, Any], label: str) -> dict[str, Any]:
-    """Gradients of a fixed random mixture of all outputs."""
-    generator = torch.Generator().manual_seed(1)
-    outputs = output if isinstance(output, tuple | list) else [output]
-    total = sum(
-        (o * torch.randn(o.shape, generator=generator)).sum()
-        for o in outputs
-        if isinstance(o, Tensor) and o.is_floating_point()
-    )
-    inputs = {n: x for n, x in args.items() if isinstance(x, Tensor) and x.requires_grad}
-    if not isinstance(total, Tensor) or not total.requires_grad:
-        return {f"{label}, gradient": "no gradient reaches the inputs"} if inputs else {}
-    found = torch.autograd.grad(total, list(inputs.values()), allow_unused=True)
-    return {
-        f"{label}, gradient of {name}": torch.zeros_like(args[name]) if g is None else g
-        for name, g in zip(inputs, found, strict=True)
-    }
-
-
-def _detached(output):
-    if isinstance(output, Tensor):
-        return output.detach()
-    if isinstance(output, tuple | list):
-        return tuple(_detached(x) for x in output)
-    return output
-
-
-def observe_number(answer: Any, rtol: float) -> Any:
-    """A number or several numbers as a tensor; anything else as itself."""
-    if type(answer).__name__ == "ndarray" and answer.dtype.kind in "iuf":
-        answer = torch.from_numpy(answer)
-    if isinstance(answer, Tensor):
-        return Close(answer.detach().double().cpu(), rtol)
-    several = isinstance(answer, tuple | list)
-    if several:
-        answer = [x.item() if isinstance(x, Tensor) and x.numel() == 1 else x for x in answer]
-    if not all(isinstance(x, numbers.Real) for x in (answer if several else [answer])):
-        return answer
-    if isinstance(answer, bool):
-        return answer
-    try:
-        return Close(torch.tensor(answer, dtype=torch.float64), rtol)
-    except (OverflowError, RuntimeError):  # an int beyond the range of a float
-        return answer
 
 
 def difference(expected: Any, seen: Any) -> str:
@@ -227,12 +105,18 @@ def _difference_number(expected: Close, seen: Any) -> str:
         return f"expected a number, got {_short(seen)}"
     if seen.value.shape != expected.value.shape:
         return f"expected {_count(expected.value)}, got {_count(seen.value)}"
-    if torch.allclose(expected.value, seen.value, rtol=expected.rtol, atol=1e-12):
+    right = torch.isclose(seen.value, expected.value, rtol=expected.rtol, atol=1e-12)
+    if right.all():
         return ""
-    return f"{_short(seen.value)} is not right"
+    if right.dim() == 0:
+        return f"{_short(seen.value)} is not right"
+    wrong = [str(k + 1) for k, good in enumerate(right.flatten().tolist()) if not good]
+    return f"{len(wrong)} of {right.numel()} are not right: number {', '.join(wrong)}"
 
 
 def _difference_tensor(expected: Tensor, seen: Any) -> str:
+    if seen is NO_GRADIENT:
+        return NO_GRADIENT
     if not isinstance(seen, Tensor):
         return f"expected a tensor of shape {tuple(expected.shape)}, got {_short(seen)}"
     if seen.shape != expected.shape:
@@ -260,7 +144,8 @@ def _short(x: Any) -> str:
     if isinstance(x, Close):
         return _short(x.value)
     if isinstance(x, Tensor):
-        return f"{x.item():,.10g}" if x.dim() == 0 else f"a tensor of shape {tuple(x.shape)}"
+        number = x.dim() == 0 and plain(x)
+        return f"{x.item():,.10g}" if number else f"a tensor of shape {tuple(x.shape)}"
     if isinstance(x, tuple):
         return "one result" if len(x) == 1 else f"{len(x)} results"
     if isinstance(x, Raised):

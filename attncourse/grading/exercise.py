@@ -1,36 +1,40 @@
 """What an exercise is: data and functions, with no notebook in them.
 
-A *judge* turns an answer into observations, a dict from a readable property to what was seen. The
-answer is right when it shows what the specification shows. When it is not, the known mistakes are
-observed in the same way: one that shows exactly the same names what went wrong.
+A *judge* turns an answer into observations, pairs of a readable property and what was seen. The answer
+is right when it shows what the specification shows. When it is not, the known mistakes are observed in
+the same way: one that shows exactly the same names what went wrong.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import index
 from typing import Any, Protocol
 
-from attncourse.grading.compare import (
+from attncourse.grading.answer import RemoteAnswer
+from attncourse.grading.blocked import blocked
+from attncourse.grading.compare import Raised, difference
+from attncourse.grading.diagnosis import Diagnosis, Mistake, Observations
+from attncourse.grading.isolation import torch_defaults
+from attncourse.grading.observe import (
     Case,
     NotAttempted,
-    Raised,
-    difference,
+    calls_of,
     in_float64,
-    is_stub,
     observe_call,
     observe_number,
-    prepared,
+    run,
 )
-from attncourse.grading.isolation import torch_defaults
 
-Observations = dict[str, Any]
+# Added to every seed: an answer that seeds torch with 0 must not draw the inputs of its judge.
+SEEDS = 0x5EED_0000
 
 
 class Judge(Protocol):
     """Observes answers, and knows what a right one shows."""
 
-    def observe(self, answer: Any, seed: int) -> Observations: ...
+    def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]: ...
 
     def expected(self, seed: int) -> Observations: ...
 
@@ -49,25 +53,52 @@ class Calls:
     cases: Callable[..., list[Case]]
     gradients: bool = True
 
-    def observe(self, answer: Callable, seed: int) -> Observations:
+    def observe(self, answer: Callable, seed: int) -> Iterator[tuple[str, Any]]:
         if not callable(answer):
-            return {"is a function": f"{type(answer).__name__}, which cannot be called"}
+            yield "is a function", f"{type(answer).__name__}, which cannot be called"
+            return
         names = list(inspect.signature(self.spec).parameters)
-        seen = {}
-        for call in prepared(answer, self.cases(seed), self.gradients):
+        for number, call in enumerate(calls_of(answer, cases_of(self, seed), self.gradients)):
             try:
-                seen |= observe_call(call, names)
+                yield from observe_call(call, names)
             except NotAttempted:
-                if not seen:
+                if not number:
                     raise
                 # Other calls gave results, so this is no stub any more.
-                seen[f"{call.case.label}, output"] = Raised("NotImplementedError", "")
-        return seen
+                yield f"{call.case.label}, output", Raised("NotImplementedError", "")
 
     def expected(self, seed: int) -> Observations:
-        seen = self.observe(in_float64(self.spec), seed)
+        seen = dict(self.observe(in_float64(self.spec), seed))
         # Where the definition refuses, any error of its kind is right, whatever it says.
         return {k: Raised(x.kind) if isinstance(x, Raised) else x for k, x in seen.items()}
+
+
+@lru_cache(maxsize=64)
+def cases_of(judge: Calls, seed: int) -> list[Case]:
+    """The cases of a judge, drawn once for each seed; answers get copies."""
+    return judge.cases(seed)
+
+
+@dataclass(frozen=True)
+class Counts(Calls):
+    """`Calls` whose results are whole numbers, of Python, torch or numpy.
+
+    Args:
+        floats: also a float, or any other number, that is whole but for rounding.
+    """
+
+    gradients: bool = False
+    floats: bool = False
+
+    def observe(self, answer: Callable, seed: int) -> Iterator[tuple[str, Any]]:
+        for what, found in super().observe(answer, seed):
+            yield what, self._count(found) if what.endswith(", output") else found
+
+    def _count(self, found: Any) -> Any:
+        if self.floats:
+            return run(observe_number, found, 1e-9)
+        count = run(index, found)
+        return found if isinstance(count, Raised) else count
 
 
 @dataclass(frozen=True)
@@ -82,43 +113,48 @@ class Number:
     value: Callable[[], Any]
     rtol: float = 1e-6
 
-    def observe(self, answer: Any, seed: int) -> Observations:
-        return {"the number": observe_number(answer, self.rtol)}
+    def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
+        yield "the number", observe_number(answer, self.rtol)
 
     def expected(self, seed: int) -> Observations:
-        return {"the number": observe_number(self.value(), self.rtol)}
+        return dict(self.observe(self.value(), seed))
 
 
 @dataclass(frozen=True)
 class Facts:
     """Judges by properties that must hold: ``facts(answer, seed)`` maps each to True or to what was seen.
 
-    For answers whose values are free, such as a trained model or a layer.
+    It returns a dict, or yields the pairs one after the other. For answers whose values are free, such
+    as a trained model or a layer.
     """
 
-    facts: Callable[[Any, int], dict[str, Any]]
+    facts: Callable[[Any, int], dict[str, Any] | Iterator[tuple[str, Any]]]
     names: tuple[str, ...]
 
-    def observe(self, answer: Any, seed: int) -> Observations:
+    def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
+        found = run(self.facts, answer, seed)
+        found = [found] if isinstance(found, Raised) else found
+        pairs = iter(found.items() if isinstance(found, dict) else found)
+        left = dict.fromkeys(self.names)
+        while pair := self._next(pairs, started=len(left) < len(self.names)):
+            # An error stands where the next fact would.
+            what, seen = (
+                (next(iter(left), self.names[-1]), pair) if isinstance(pair, Raised) else pair
+            )
+            left.pop(what, None)
+            yield what, seen
+
+    def _next(self, pairs: Iterator, started: bool) -> Any:
         try:
-            return self.facts(answer, seed)
+            return run(next, pairs, None)
         except NotAttempted:
-            raise
-        except (Exception, SystemExit) as error:
-            if isinstance(error, NotImplementedError) and is_stub(error):
-                raise NotAttempted from None
-            return {self.names[0]: Raised.by(error)}
+            if not started:
+                raise
+            # It did something before, so this is no stub any more.
+            return Raised("NotImplementedError")
 
     def expected(self, seed: int) -> Observations:
         return dict.fromkeys(self.names, True)
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """A wrong answer that people give, and the sentence they should read."""
-
-    says: str
-    answer: Any
 
 
 class Accepted(dict[str, Any]):
@@ -151,25 +187,29 @@ class Verdict:
     findings: tuple[str, ...] = ()
     diagnosis: str = ""
 
+    @property
+    def headline(self) -> str:
+        return f"{self.name}: {self.status}, {self.points} of {self.out_of} points"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Exercise:
     """One graded exercise.
 
     Args:
-        name: ``"split_heads"``; no two exercises of the course share one.
-        answer: what the answer is called in the notebook.
-        title, kind, points, difficulty (1 to 5), minutes, needs: what its card says.
-        judge: `Calls`, `Number` or `Facts`.
+        name: ``"split_heads"``, as its file is called.
+        answer: what the answer is called in the notebook, if not by the name of the exercise.
+        title, kind, points, difficulty, minutes, needs: what its card says; difficulty from 1 to 5.
+        judge: `Calls`, `Number`, `Facts` or another `Judge`.
         hints: three, of increasing strength.
         accepted: right answers in different styles, by the name of the style.
         mistakes: wrong answers, each with its sentence.
-        forbids: ready-made answers, such as ``torch.nn.MultiheadAttention``; the grader for classes
-            must know how to block them. The course's own code is never allowed.
+        forbids: ready-made answers, such as ``torch.nn.MultiheadAttention``. The course's own code
+            is never allowed.
     """
 
     name: str
-    answer: str
+    answer: str = ""
     title: str
     kind: str
     points: int
@@ -181,6 +221,12 @@ class Exercise:
     accepted: dict[str, Any] = field(repr=False)
     mistakes: list[Mistake] = field(repr=False)
     forbids: tuple[str, ...] = ()
+    _diagnoses: dict[int, Diagnosis] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self):
+        object.__setattr__(self, "answer", self.answer or self.name)
 
     def card(self) -> str:
         """The line under the title of the exercise, in Markdown."""
@@ -197,35 +243,32 @@ class Exercise:
 
     def grade(self, answer: Any, seed: int = 0) -> Verdict:
         """Judge an answer on the inputs of this seed."""
+        seed += SEEDS
         try:
             if answer is None or answer is ...:
                 raise NotAttempted
-            with torch_defaults():
-                seen = self.judge.observe(answer, seed)
+            # In another process, the worker blocks it.
+            forbidden = () if isinstance(answer, RemoteAnswer) else self.forbids
+            with torch_defaults(), blocked(forbidden):
+                seen = dict(self.judge.observe(answer, seed))
         except NotAttempted:
             return Verdict(self.name, "not attempted", 0, self.points)
         findings = tuple(differences(expected_of(self.judge, seed), seen))
         if not findings:
             return Verdict(self.name, "passed", self.points, self.points)
-        return Verdict(self.name, "failed", 0, self.points, findings, self._diagnose(seen, seed))
+        with torch_defaults():
+            says, noticed = self._diagnosis(seed).of(seen)
+        findings = (noticed, *findings) if noticed else findings
+        return Verdict(self.name, "failed", 0, self.points, findings, says)
 
-    def _diagnose(self, seen: Observations, seed: int) -> str:
-        """The sentence of the mistake that shows the same; failing that, the same where it ran."""
-        shown = []
-        for mistake in self.mistakes:
-            with torch_defaults():
-                shown.append((self.judge.observe(mistake.answer, seed), mistake.says))
-            if not differences(shown[-1][0], seen):
-                return mistake.says
-        ran = {what: x for what, x in seen.items() if not isinstance(x, Raised)}
-        right = expected_of(self.judge, seed)
-        wrong = [what for what in ran if what not in right or difference(right[what], ran[what])]
-        if len(ran) == len(seen) or not wrong:
-            return ""
-        for other, says in shown:
-            if ran.keys() <= other.keys() and not any(difference(other[k], ran[k]) for k in ran):
-                return says
-        return ""
+    def _diagnosis(self, seed: int) -> Diagnosis:
+        """What the mistakes show on the inputs of a seed, kept for the next check."""
+        if seed not in self._diagnoses:
+            if len(self._diagnoses) > 3:
+                self._diagnoses.clear()
+            expected = expected_of(self.judge, seed)
+            self._diagnoses[seed] = Diagnosis(self.judge, self.mistakes, expected, seed)
+        return self._diagnoses[seed]
 
 
 @lru_cache(maxsize=64)

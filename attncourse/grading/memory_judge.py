@@ -1,13 +1,15 @@
 """How much memory an answer takes on its way, judged beside its results."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from attncourse.grading.answer import RemoteAnswer
 from attncourse.grading.compare import difference
-from attncourse.grading.exercise import Calls, Judge, differences, expected_of
+from attncourse.grading.exercise import Calls, differences, expected_of
+from attncourse.grading.observe import run
 
 MIB = 2**20
 
@@ -16,7 +18,7 @@ MIB = 2**20
 class Budget:
     """A call that only fits into its memory if nothing large is made; the kernel keeps the limit.
 
-    What a function far away says of its memory need not be true. What it can do with little is.
+    A remote answer can lie about its allocations, so it must give the result under this limit.
 
     Args:
         call: ``call(generator)``: arguments, the forbidden tensor being much larger than the budget.
@@ -28,17 +30,11 @@ class Budget:
     expected: Callable
     mib: int = 40
 
-    def proof(self, judge: Judge, answer: Any, seed: int, seen: dict, title: str) -> dict:
-        """Have an answer far away prove the fact ``title``, if all that was seen of it is right."""
-        if not hasattr(answer, "far_within") or differences(expected_of(judge, seed), seen):
-            return {}
-        return {title: self.holds(answer, seed)}
-
-    def holds(self, answer: Any, seed: int) -> bool | str:
-        """True when the answer far away is right within the budget; else what happened."""
+    def holds(self, answer: RemoteAnswer, seed: int) -> bool | str:
+        """True when the remote answer is right within the budget; else what happened."""
         args = self.call(torch.Generator().manual_seed(seed))
         try:
-            seen = answer.far_within(self.mib * MIB, *args)
+            seen = answer.within(self.mib * MIB, *args)
         except (Exception, SystemExit) as error:
             why = f": {error}" if isinstance(error, MemoryError) else ""
             return f"with large inputs, {self.mib} MiB beyond them are not enough{why}"
@@ -48,19 +44,33 @@ class Budget:
 
 @dataclass(frozen=True)
 class MemoryLimited:
-    """Judges the results like `Calls`, and ``memory(answer)``: True, or what was too large."""
+    """Judges the results like `Calls` and, where they are right, the memory that the answer takes.
+
+    Args:
+        calls: the judge of the results.
+        title: the fact that the memory suffices.
+        memory: ``memory(answer)``: True, or what was too large.
+        budget: what a remote answer must keep to, besides.
+    """
 
     calls: Calls
     title: str
     memory: Callable
     budget: Budget
 
-    def observe(self, answer, seed: int) -> dict:
-        seen = self.calls.observe(answer, seed)
-        if not callable(answer):
-            return seen
-        seen[self.title] = self.memory(answer)
-        return seen | self.budget.proof(self, answer, seed, seen, self.title)
+    def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
+        seen = {}
+        for what, found in self.calls.observe(answer, seed):
+            seen[what] = found
+            yield what, found
+        if not differences(expected_of(self.calls, seed), seen):
+            yield self.title, self._memory(answer, seed)
 
-    def expected(self, seed: int) -> dict:
-        return self.calls.expected(seed) | {self.title: True}
+    def _memory(self, answer: Callable, seed: int) -> Any:
+        found = run(self.memory, answer)
+        if found is True and isinstance(answer, RemoteAnswer):
+            return self.budget.holds(answer, seed)
+        return found
+
+    def expected(self, seed: int) -> dict[str, Any]:
+        return expected_of(self.calls, seed) | {self.title: True}

@@ -7,18 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attncourse.grading.allocations import made_by
+from attncourse.grading.allocations import Allocations, made_by
+from attncourse.grading.answer import RemoteAnswer
 from attngrade.far.peer import Far, Peer, opened, reply_of
 from attngrade.far.wire import Lost
 
 
-class StandIn(Far):
+class StandIn(Far, RemoteAnswer):
     """Stands for a function: calling it calls the other side, gradients included."""
 
     def __call__(self, *args, **kwargs):
         return call(self.peer, self.far_id, args, kwargs)
 
-    def far_each(self, calls: list[tuple[list, dict]]) -> list[Callable]:
+    def results(self, calls: list[tuple[list, dict]]) -> list[Callable]:
         """Many calls in one message. For each a function that gives its result, or raises what it raised."""
         asked = [order(args, kwargs) for args, kwargs in calls]
         replies = self.peer.ask("each", self.far_id, asked)
@@ -27,11 +28,11 @@ class StandIn(Far):
             for reply, given in zip(replies, calls, strict=True)
         ]
 
-    def far_made_by(self, *args):
+    def allocations(self, *args) -> Allocations:
         """What its call makes on its way, as the other side says."""
-        return self.peer.ask("measure", self.far_id, list(args))
+        return Allocations(*self.peer.ask("measure", self.far_id, list(args)))
 
-    def far_within(self, most_bytes: int, *args):
+    def within(self, most_bytes: int, *args):
         """Its result, if it takes no more memory than this beyond its arguments.
 
         Raises:

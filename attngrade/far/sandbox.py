@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from attncourse.grading import allocations, isolation
+from attncourse.grading import allocations, answer, blocked, isolation
 from attngrade.far.cgroup import Cgroup
 from attngrade.far.walls import walls
 from attngrade.far.wire import Lost, Pipe
@@ -19,7 +19,6 @@ from attngrade.far.wire import Lost, Pipe
 HERE = Path(__file__).parent
 FAR_FILES = (
     "__init__.py",
-    "blocked.py",
     "calling.py",
     "peer.py",
     "syscalls.py",
@@ -271,7 +270,7 @@ def build_course(folder: Path) -> Path:
         package.mkdir(parents=True)
         (package.parent / "__init__.py").write_text('"""Not here: answers are your own."""\n')
     shutil.copy(HERE / "stub.py", grading / "__init__.py")
-    for module in (allocations, isolation):
+    for module in (allocations, answer, blocked, isolation):
         shutil.copy(module.__file__, grading)
     for name in FAR_FILES:
         shutil.copy(HERE / name, far / name)

@@ -15,8 +15,8 @@ import numpy
 import torch
 from torch import nn
 
+from attncourse.grading.blocked import blocked
 from attncourse.grading.isolation import torch_defaults
-from attngrade.far.blocked import blocked
 from attngrade.far.calling import Calls, StandIn, modes_of
 from attngrade.far.peer import Peer, described
 from attngrade.far.wire import Lost, Pipe

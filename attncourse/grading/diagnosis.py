@@ -1,0 +1,150 @@
+"""Which mistake is it? The known ones are observed like the answer; one that shows the same names it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain, combinations
+from typing import Any
+
+from attncourse.grading.compare import Raised, difference, plain
+from attncourse.grading.symptoms import symptom
+
+Observations = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong answer that people give, and the sentence they should read.
+
+    Args:
+        says: the sentence.
+        answer: the wrong answer.
+        steps: the steps of a right `attncourse.grading.recipe.Recipe` that ``answer`` replaces;
+            two mistakes that replace different steps can be made at once.
+    """
+
+    says: str
+    answer: Any
+    steps: dict[str, Callable] = field(default_factory=dict, repr=False)
+
+
+Marked = dict[str, tuple[Any, tuple | None]]  # what was seen, and its fingerprint
+
+
+def marked(seen: Observations) -> Marked:
+    """Observations with their fingerprints."""
+    return {what: (x, fingerprint(x)) for what, x in seen.items()}
+
+
+class Shown:
+    """What a mistake shows to a judge: looked at as far as anybody has asked, and then kept."""
+
+    def __init__(self, observed: Iterable[tuple[str, Any]]):
+        self.observed, self.kept = iter(observed), []
+
+    def __iter__(self) -> Iterator[tuple[str, Any, tuple | None]]:
+        yield from self.kept
+        for what, x in self.observed:
+            self.kept.append((what, x, fingerprint(x)))
+            yield self.kept[-1]
+
+    def agrees(self, seen: Marked, all_of_it: bool = True) -> bool:
+        """Does the mistake show everything in ``seen``, and (if ``all_of_it``) nothing else?"""
+        for what, _, mark in self.kept:  # most mistakes are told apart by what is known already
+            if not alike(mark, seen[what][1]) if what in seen else all_of_it:
+                return False
+        count = 0
+        for what, x, mark in self:
+            if what in seen:
+                if not alike(mark, seen[what][1]) or difference(x, seen[what][0]):
+                    return False
+                count += 1
+            elif all_of_it:
+                return False
+        return count == len(seen)
+
+
+class Diagnosis:
+    """The known mistakes of an exercise on the inputs of one seed.
+
+    Args:
+        judge: observes them.
+        mistakes: in the order in which they are compared.
+        expected: what a right answer shows.
+        seed: of the inputs.
+    """
+
+    def __init__(self, judge, mistakes: list[Mistake], expected: Observations, seed: int):
+        self.judge, self.expected, self.seed = judge, expected, seed
+        self.single = [(mistake, self._shown(mistake)) for mistake in mistakes]
+
+    @cached_property
+    def double(self) -> list[tuple[Mistake, Shown]]:
+        """Two mistakes at once."""
+        pairs = pairs_of([mistake for mistake, _ in self.single])
+        return [(mistake, self._shown(mistake)) for mistake in pairs]
+
+    def of(self, seen: Observations) -> tuple[str, str]:
+        """The sentence of the mistake that shows the same, and what is noticed where there is none.
+
+        Two mistakes at once are tried when no single one agrees; failing that, a mistake counts that
+        shows the same wherever the answer did not raise.
+        """
+        answer = marked(seen)
+        for mistake, shown in chain(self.single, self.double):
+            if shown.agrees(answer):
+                return mistake.says, ""
+        if says := self._where_it_ran(seen):
+            return says, ""
+        return "", symptom(self.expected, seen)
+
+    def _shown(self, mistake: Mistake) -> Shown:
+        return Shown(self.judge.observe(mistake.answer, self.seed))
+
+    def _where_it_ran(self, seen: Observations) -> str:
+        ran = {what: x for what, x in seen.items() if not isinstance(x, Raised)}
+        right = self.expected
+        wrong = [what for what in ran if what not in right or difference(right[what], ran[what])]
+        if len(ran) == len(seen) or not wrong:
+            return ""
+        answer = marked(ran)
+        return next((mistake.says for mistake, x in self.single if x.agrees(answer, False)), "")
+
+
+def pairs_of(mistakes: list[Mistake]) -> list[Mistake]:
+    """Any two of the mistakes that replace different steps, made at once."""
+    parts = [mistake for mistake in mistakes if mistake.steps]
+    return [
+        Mistake(
+            f"Two mistakes at once. {one.says} {other.says}",
+            replace(one.answer, **other.steps),
+            {**one.steps, **other.steps},
+        )
+        for one, other in combinations(parts, 2)
+        if not one.steps.keys() & other.steps.keys()
+    ]
+
+
+def fingerprint(result: Any) -> tuple | str | bool | None:
+    """Shapes, sums and sizes of a result: cheap to compare, and enough to tell most results apart.
+
+    Words are their own.
+    """
+    if isinstance(result, str | bool):
+        return result
+    parts = result if isinstance(result, tuple) else (result,)
+    if not parts or not all(plain(x) and x.is_floating_point() for x in parts):
+        return None
+    numbers = [x.double().nan_to_num(7.0, 1e9, -1e9) for x in parts]
+    sums = [(float(x.sum()), 2e-4 * x.numel() + 2e-3 * float(x.abs().sum())) for x in numbers]
+    return tuple((x.shape, *s) for x, s in zip(numbers, sums, strict=True))
+
+
+def alike(one: Any, other: Any) -> bool:
+    """May these be fingerprints of the same result?"""
+    if not (isinstance(one, tuple) and isinstance(other, tuple)) or len(one) != len(other):
+        return type(one) is type(other) and one == other
+    return all(
+        shape == same and abs(a - b) <= margin
+        for (shape, a, margin), (same, b, _) in zip(one, other, strict=True)
+    )

@@ -1,0 +1,57 @@
+"""Inputs that find mistakes: ordinary numbers, and scores that are too large for a careless softmax."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from attncourse.grading.observe import Case
+
+
+def normal(generator: torch.Generator, *shapes: tuple[int, ...]) -> list[Tensor]:
+    """Normal numbers of these shapes."""
+    return [torch.randn(shape, generator=generator) for shape in shapes]
+
+
+def sized_cases(seed: int, letters: str, shapes: str, calls: Iterable[tuple]) -> list[Case]:
+    """Cases from a table of sizes.
+
+        sized_cases(seed, "b n m d", "b n d, b m d", [("large scores", (2, 3, 5, 4), 900, True)])
+
+    Args:
+        seed: of all numbers.
+        letters: of the sizes, in the order of the table.
+        shapes: of the tensors, in letters; the first two are query and key.
+        calls: (what is special, the sizes, how loud, further arguments ...). Loud is a factor on the
+            query, or a function that changes query and key. float32 rounds large scores, and the
+            gradients with them: unless loud is 1 only the results are compared.
+    """
+    generator, names = torch.Generator().manual_seed(seed), letters.split()
+    axes = [shape.split() for shape in shapes.split(",")]
+
+    def arguments(sizes: tuple[int, ...], loud: float | Callable, rest: list) -> tuple:
+        size = dict(zip(names, sizes, strict=True))
+        query, key, *others = normal(generator, *(tuple(size[x] for x in one) for one in axes))
+        if callable(loud):
+            loud(query, key)
+        else:
+            query *= loud
+        return query, key, *others, *rest
+
+    return [
+        Case(what, arguments(sizes, loud, rest), gradients=loud == 1)
+        for what, sizes, loud, *rest in calls
+    ]
+
+
+def alternating(query: Tensor, key: Tensor) -> None:
+    """Make the scores of the queries about 768 and -768 in turn (head_dim 4): exp has no number for them."""
+    query[..., 0] = 24.0 * (-1.0) ** torch.arange(query.size(-2))
+    key[..., 0] = 64.0
+
+
+def far_below_zero(query: Tensor, key: Tensor) -> None:
+    """Make score (i, j) -(2**22 + 4 j) (head_dim 16), exactly: below -1e6, which people hide with."""
+    query.fill_(-1024.0)
+    key.fill_(1024.0)
+    key[..., 0] += 2**-6 * torch.arange(key.size(-2))

@@ -1,0 +1,186 @@
+"""Judges layers: what does one store, and what does it compute and learn with known parameters?"""
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attncourse.grading.compare import Raised
+from attncourse.grading.observe import Case, NotAttempted, calls_of, observe_call, run
+from attncourse.grading.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Judges a class by the layers that it builds, compared with those of a definition.
+
+    Args:
+        definition: builds the right layers, slow and obvious.
+        names: of the arguments of the constructor, ``"embed_dim num_heads"``; embed_dim comes first.
+        sizes: (what is special, these arguments, (batch, n), how loud x is) for each layer. Loud is a
+            factor, or a function that changes x and the parameters; unless it is 1 only the results are
+            compared.
+        drawn: makes sizes that no list knows of three numbers between 2 and 4.
+        calls: ``calls(n, seed)`` lists how ``forward`` is called: what follows x, as `Case`.
+    """
+
+    definition: Callable[..., nn.Module]
+    names: str
+    sizes: tuple[tuple[str, tuple[int, ...], tuple[int, int], float | Callable], ...]
+    drawn: Callable[..., tuple[int, ...]]
+    calls: Callable[[int, int], list[Case]]
+
+    def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
+        if isinstance(answer, nn.Module):
+            yield "is a class", "it is an instance; pass the class itself"
+            return
+        yield "is a class", True
+        three = torch.randint(2, 5, (3,), generator=generator("sizes", seed)).tolist()
+        drawn = ", sizes drawn at random", self.drawn(*three), (3, 5), 0.5
+        for number, (what, sizes, *rest) in enumerate((*self.sizes, drawn)):
+            each = zip(self.names.split(), sizes, strict=True)
+            label = ", ".join(f"{name} {size}" for name, size in each) + what
+            try:
+                yield from self._look(answer, label, sizes, *rest, seed)
+            except NotAttempted:
+                if not number:
+                    raise
+                # Other layers gave results, so this is no stub any more.
+                yield f"{label}, layer", Raised("NotImplementedError", "")
+
+    def expected(self, seed: int) -> dict[str, Any]:
+        return dict(self.observe(self.definition, seed))
+
+    def _look(self, answer, label, sizes, shape, loud, seed) -> Iterator[tuple[str, Any]]:
+        """One layer: how many numbers it stores and where; outputs and gradients."""
+        made = run(built, answer, sizes)
+        yield f"{label}, layer", made if isinstance(made, Raised) else True
+        if isinstance(made, Raised):
+            return
+        layer, stored = made
+        yield f"{label}, parameters", sum(p.numel() for p in stored.values())
+        frozen = [name for name, p in stored.items() if not p.requires_grad]
+        yield f"{label}, all parameters learn", not frozen or f"no, frozen: {' and '.join(frozen)}"
+        for name in names_of(self.definition, sizes):
+            size = " x ".join(map(str, stored[name].shape)) if name in stored else "nothing"
+            yield f"{label}, shape of {name}", size
+        x = draw("x", (*shape, sizes[0]), seed)
+        known = {name: draw(name, tuple(p.shape), seed) for name, p in stored.items()}
+        if callable(loud):
+            run(loud, x, known)
+        else:
+            x *= loud
+        for name, p in stored.items():
+            p.data = known[name].clone()
+        calls = self.calls(shape[1], seed)
+        cases = [Case(label + c.label, (x, *c.args), c.kwargs) for c in calls]
+        for call in calls_of(learning(layer), cases, gradients=loud == 1):
+            case = replace(call.case, kwargs=call.case.kwargs | known)
+            call = replace(call, case=case, kwargs=call.kwargs | stored)
+            yield from observe_call(call, ["x", "attn_mask"])
+
+
+@lru_cache(maxsize=64)
+def names_of(definition: Callable[..., nn.Module], sizes: tuple[int, ...]) -> list[str]:
+    """What a layer must store."""
+    return [name for name, _ in definition(*sizes).named_parameters()]
+
+
+def built(answer: Callable, sizes: tuple[int, ...]) -> tuple[nn.Module, dict[str, Tensor]]:
+    """A layer and its parameters."""
+    layer = answer(*sizes)
+    if not isinstance(layer, nn.Module):
+        raise TypeError(f"a {type(layer).__name__} is no torch.nn.Module")
+    stored = dict(layer.named_parameters())
+    assert all(p.numel() for p in stored.values()), "a parameter holds no numbers"
+    return layer, stored
+
+
+def learning(layer: nn.Module) -> Callable:
+    """The layer; gradients flow through its output, which is the first result."""
+
+    def call(*args, **kwargs):
+        result = layer(*args, **kwargs)
+        if not isinstance(result, tuple | list) or not result:
+            return result
+        return (result[0], *(x.detach() if isinstance(x, Tensor) else x for x in result[1:]))
+
+    return call
+
+
+def generator(name: str, seed: int) -> torch.Generator:
+    """A seed of its own for every name, which is none that people choose."""
+    return torch.Generator().manual_seed(zlib.crc32(name.encode()) + seed)
+
+
+def draw(name: str, shape: tuple[int, ...], seed: int) -> Tensor:
+    """The same numbers for the same name, shape and seed."""
+    x = torch.randn(shape, generator=generator(name, seed))
+    return x / shape[-1] ** 0.5 if shape and name.endswith("weight") else x
+
+
+def far_apart(x: Tensor, known: dict[str, Tensor]) -> None:
+    """Make the scores -2**22 - 4 j and 2**22 + 4 j, even and odd keys j in turn, exactly (head_dim 1).
+
+    With a mask, query 0 sees nothing but a score far below those that are hidden.
+    """
+    j = torch.arange(x.size(1))
+    x[..., 0] = -((-1.0) ** j) * (2**12 + 2**-8 * j)
+    for name, weight, bias in ("q", 0.0, 2.0**10), ("k", 1.0, 0.0), ("kv", 1.0, 0.0):
+        if f"{name}_proj.weight" in known:
+            known[f"{name}_proj.weight"].zero_()[:, 0] = weight
+            known[f"{name}_proj.bias"].fill_(bias)
+
+
+@dataclass(frozen=True)
+class LayerRecipe(Recipe):
+    """A layer in steps, called as its class is; ``rest`` of a `Given` is the layer.
+
+    Args:
+        parts: ``parts(layer, *sizes)`` makes what the layer stores; a step like all others.
+    """
+
+    parts: Callable = lambda layer, *sizes: None
+
+    def stores(self, **changed: Any) -> dict[str, Callable]:
+        """The step ``parts`` with other keyword arguments."""
+        return {"parts": partial(self.parts, **changed)}
+
+    def reads(self, **changed: Callable) -> dict[str, Callable]:
+        """The step ``given`` with other keyword arguments."""
+        return {"given": partial(self.given, **changed)}
+
+    @property
+    def layer(self) -> type[nn.Module]:
+        """The class, from which other styles inherit what it stores."""
+        return type("Layer", (BuiltLayer,), {"recipe": self})
+
+    def __call__(self, *sizes):
+        return self.layer(*sizes)
+
+
+class BuiltLayer(nn.Module):
+    """Stores and computes what its recipe says."""
+
+    recipe: LayerRecipe
+
+    def __init__(self, *sizes):
+        super().__init__()
+        self.recipe.parts(self, *sizes)
+
+    def forward(self, *args, **kwargs):
+        return Recipe.__call__(self.recipe, self, *args, **kwargs)
+
+
+def split(x: Tensor, num_heads: int) -> Tensor:
+    """(b, n, heads * head_dim) -> (b, heads, n, head_dim)."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def merge(heads: Tensor) -> Tensor:
+    """(b, heads, n, head_dim) -> (b, n, heads * head_dim)."""
+    return heads.transpose(1, 2).flatten(2)

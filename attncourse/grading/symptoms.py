@@ -1,0 +1,158 @@
+"""What can be said of a wrong answer that no known mistake explains: true of what was seen, not guessed."""
+
+from itertools import permutations
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncourse.grading.compare import Raised, difference, plain
+
+# bfloat16 keeps 8 bits; a few roundings in a row lose two or three of them.
+COARSE = 0.03
+
+
+def symptom(expected: dict[str, Any], seen: dict[str, Any]) -> str:
+    """One sentence on how all that is wrong is wrong, or ''."""
+    pairs = [
+        (what, expected[what], seen[what])
+        for what in expected
+        if what in seen and what.endswith(", output") and not same(expected[what], seen[what])
+    ]
+    if not pairs:
+        return _changed(expected, seen) or _lost_gradient(expected, seen)
+    for explains in (_reordered, _reshaped, _rounded, _not_a_number, _alone):
+        said = explains(pairs, sum(what.endswith(", output") for what in expected))
+        if said:
+            return said
+    return ""
+
+
+def same(expected: Any, seen: Any, tolerance: float = 1e-3) -> bool:
+    """Are these the same results? Tensors within a tolerance, relative to their largest number."""
+    if isinstance(expected, tuple):
+        return (
+            isinstance(seen, tuple)
+            and len(seen) == len(expected)
+            and all(same(e, s, tolerance) for e, s in zip(expected, seen, strict=True))
+        )
+    if not isinstance(expected, Tensor):
+        return not difference(expected, seen)
+    if not plain(seen) or seen.shape != expected.shape:
+        return False
+    expected, seen = expected.double(), seen.double().cpu()
+    if not expected.numel():
+        return True
+    finite = expected[expected.isfinite()]
+    size = float(finite.abs().max()) if finite.numel() else 1.0
+    return torch.allclose(seen, expected, rtol=tolerance, atol=tolerance * size, equal_nan=True)
+
+
+def _reordered(pairs, calls: int) -> str:
+    """Several results that are all there, in another order."""
+
+    def other_order(e, s):
+        several = isinstance(e, tuple) and isinstance(s, tuple) and 1 < len(s) == len(e) <= 4
+        return several and any(same(e, order) for order in permutations(s))
+
+    if all(other_order(e, s) for _, e, s in pairs):
+        return "The results are right, but stand in another order."
+    return ""
+
+
+def _reshaped(pairs, calls: int) -> str:
+    """The right numbers with other axes, for one and the same reason in every call that is wrong."""
+    wrong = [both for _, e, s in pairs for both in _tensors(e, s) if not same(*both)]
+    reasons = set.intersection(*(_other_axes(*both) for both in wrong))
+    return f"The numbers are right, but {min(reasons)}." if reasons else ""
+
+
+def _other_axes(e: Any, s: Any) -> set[str]:
+    if not (plain(e) and plain(s)) or e.numel() != s.numel() or s.dim() > 5:
+        return set()
+    reasons = set()
+    if e.squeeze().shape == s.squeeze().shape and same(e.squeeze(), s.squeeze()):
+        reasons.add(f"axes of size 1 are {'missing' if s.dim() < e.dim() else 'added or moved'}")
+    if e.dim() == s.dim():
+        orders = (p for p in permutations(range(e.dim())) if s.permute(p).shape == e.shape)
+        if any(same(e, s.permute(p)) for p in orders):
+            reasons.add("the axes stand in another order")
+    elif not reasons and same(e.flatten(), s.flatten()):
+        reasons.add("axes are joined or split")
+    return reasons
+
+
+def _tensors(e: Any, s: Any) -> list[tuple[Any, Any]]:
+    if isinstance(e, tuple) and isinstance(s, tuple) and len(e) == len(s):
+        return list(zip(e, s, strict=True))
+    return [(e, s)]
+
+
+def _rounded(pairs, calls: int) -> str:
+    """Right to two digits or so: half precision somewhere."""
+    near = [what for what, e, s in pairs if same(e, s, COARSE)]
+    if near and 2 * len(near) >= len(pairs) and 2 * len(pairs) >= calls:
+        return (
+            "The numbers are right to about two digits: something is rounded, or computed in float16 "
+            "or bfloat16."
+        )
+    return ""
+
+
+def _not_a_number(pairs, calls: int) -> str:
+    """NaN or infinity where numbers belong, and nothing else wrong."""
+
+    def spoiled(e, s):
+        return (
+            plain(e)
+            and plain(s)
+            and s.shape == e.shape
+            and bool(e.isfinite().all())
+            and not s.isfinite().all()
+        )
+
+    if len(pairs) < calls and all(
+        any(spoiled(*both) for both in _tensors(e, s)) for _, e, s in pairs
+    ):
+        labels = _labels(pairs)
+        return f"Most is right, but there are NaN or infinite numbers here: {labels}."
+    return ""
+
+
+def _alone(pairs, calls: int) -> str:
+    """One call of many."""
+    if len(pairs) == 1 and calls > 2:
+        return f"All other calls give what they should; only this one does not: {_labels(pairs)}."
+    return ""
+
+
+def _labels(pairs) -> str:
+    return "; ".join(what.removesuffix(", output") for what, *_ in pairs[:3])
+
+
+def _changed(expected: dict, seen: dict) -> str:
+    """The inputs that are not what they were."""
+    kept = ", inputs left unchanged"
+    changed = {
+        seen[what] for what in expected if what.endswith(kept) and seen.get(what, True) is not True
+    }
+    names = sorted(str(x).removeprefix("no, ").removesuffix(" changed") for x in changed)
+    return f"The results are right, but an input is changed in place: {names[0]}." if names else ""
+
+
+def _lost_gradient(expected: dict, seen: dict) -> str:
+    """The inputs that no gradient reaches, in any call."""
+    names = dict.fromkeys(
+        what.rpartition("gradient of ")[2] for what in expected if ", gradient of " in what
+    )
+
+    def lost(name):
+        of = [what for what in expected if what.endswith(f", gradient of {name}")]
+        found = [seen[what] for what in of if what in seen and torch.any(expected[what])]
+        there = (isinstance(g, Raised) or isinstance(g, Tensor) and g.any() for g in found)
+        return bool(found) and not any(there)
+
+    without = [name for name in names if lost(name)]
+    if not without:
+        return ""
+    return f"The results are right, but no gradient flows back to {' and '.join(without)}."
