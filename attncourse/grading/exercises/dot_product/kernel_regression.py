@@ -1,14 +1,17 @@
 """Exercise kernel_regression: attention with a Gaussian kernel, sixty years before the name."""
 
-import math
+from dataclasses import replace
 
 import torch
 
-from attncourse.grading.compare import Case
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.families import exponentials, gradients, mistakes_of, mixes, softmaxes
+from attncourse.grading.inputs import sized_cases
+from attncourse.grading.observe import Case
+from attncourse.grading.recipe import Given, Recipe
 
 
-def spec(query, keys, values, bandwidth):
+def definition(query, keys, values, bandwidth):
     """estimate(i) = sum_j w(i, j) value(j) / sum_j w(i, j), w = exp(-|q_i - k_j|^2 / (2 sigma^2))."""
     rows = []
     for q in query:
@@ -20,40 +23,40 @@ def spec(query, keys, values, bandwidth):
     return torch.stack(rows)
 
 
+def between_two(query, keys):
+    query[:] = 40.0 * torch.eye(3)[0]
+    keys[:, 0] = -9.0
+    keys[:2] = torch.tensor([[0.5, 1.0, 0.25], [0.5, -1.0, 0.25]])
+
+
+CALLS = (  # what is special, n m d e, how far, bandwidth
+    ("5 queries, 7 keys in 3 dimensions, 2 values each", (5, 7, 3, 2), 1, 0.7),
+    ("some queries far from every key", (5, 7, 3, 2), lambda q, k: q[:2].add_(30.0), 0.5),
+    ("1 query far from every key, two of them equally near", (1, 4, 3, 2), between_two, 0.5),
+    ("queries on keys", (2, 4, 3, 5), lambda q, k: q.copy_(k[:2]), 0.7),
+    ("a wide kernel", (3, 11, 2, 5), 1, 2.5),
+    ("as many queries as keys", (4, 4, 2, 3), 2, 0.7),
+    ("1 query, 3 keys in 1 dimension, 1 value each", (1, 3, 1, 1), 1, 0.7),
+    ("one key, all weights tiny", (4, 1, 2, 3), lambda q, k: q.copy_(k + 4.0), 0.7),
+)
+
+
 def cases(seed: int) -> list[Case]:
-    g = torch.Generator().manual_seed(seed)
-
-    def points(*sizes):
-        return tuple(torch.randn(s, generator=g) for s in sizes)
-
-    # Far enough for exp(-x) to be 0 in any precision, so near that float32 still tells x from x + 0.0001.
-    far = (16 + torch.randn(2, 3, generator=g), *points((5, 3), (5, 2)))
-    (keys,) = points((4, 3))
-    return [
-        Case(
-            "5 queries, 7 keys in 3 dimensions, 2 values each",
-            (*points((5, 3), (7, 3), (7, 2)), 0.7),
-        ),
-        Case("a wide kernel", (*points((3, 2), (11, 2), (11, 5)), 2.5)),
-        Case("queries far from every key", (*far, 0.5), gradients=False),
-        Case(
-            "1 query, 3 keys in 1 dimension, 1 value each", (*points((1, 1), (3, 1), (3, 1)), 0.7)
-        ),
-        Case("one key", (*points((4, 2), (1, 2), (1, 3)), 0.7)),
-        Case("queries on keys", (keys[:2].clone(), keys, *points((4, 2)), 0.7), gradients=False),
-    ]
+    made = sized_cases(seed, "n m d e", "n d, m d, m e", CALLS)
+    return [replace(x, gradients=x.gradients or x.label == "queries on keys") for x in made]
 
 
-ACCEPTED = Accepted()
+def squares(query, keys):
+    return (query[:, None] - keys).square()
 
 
-def squared_distances(query, keys):
-    return (query[:, None] - keys).square().sum(-1)
-
-
-@ACCEPTED.add
-def broadcast_and_softmax(query, keys, values, bandwidth):
-    return torch.softmax(-squared_distances(query, keys) / (2 * bandwidth**2), dim=-1) @ values
+RIGHT = Recipe(
+    lambda query, keys, values, bandwidth: Given(query, keys, values, rest=bandwidth),
+    score=lambda x: -squares(x.query, x.key).sum(-1),
+    scale=lambda x: 0.5 * x.rest**-2,
+    answer=lambda output, weights, scores, x: output,
+)
+ACCEPTED = Accepted(broadcast_and_softmax=RIGHT)
 
 
 @ACCEPTED.add
@@ -82,123 +85,67 @@ def norm_and_einsum(query, keys, values, bandwidth):
 
 @ACCEPTED.add
 def log_space(query, keys, values, bandwidth):
-    scores = -squared_distances(query, keys) / (2 * bandwidth**2)
+    scores = -squares(query, keys).sum(-1) / (2 * bandwidth**2)
     return torch.exp(scores - torch.logsumexp(scores, dim=-1, keepdim=True)) @ values
 
 
-MISTAKES = Mistakes()
+def nearest_if_far(scores):
+    nearest = torch.nn.functional.one_hot(scores.argmax(-1), scores.size(-1)).to(scores.dtype)
+    return torch.where(scores.exp().sum(-1, keepdim=True) < 1e-30, nearest, exponentials(scores))
 
 
-def smooth(scores, values, axis=-1):
-    return torch.softmax(scores, dim=axis) @ values
-
-
-@MISTAKES.add("The bandwidth is not squared.")
-def bandwidth_not_squared(query, keys, values, bandwidth):
-    return smooth(-squared_distances(query, keys) / (2 * bandwidth), values)
-
-
-@MISTAKES.add("The 2 in 2 sigma^2 is missing, so the kernel is too narrow.")
-def two_missing(query, keys, values, bandwidth):
-    return smooth(-squared_distances(query, keys) / bandwidth**2, values)
-
-
-@MISTAKES.add("The bandwidth is not used at all.")
-def bandwidth_ignored(query, keys, values, bandwidth):
-    return smooth(-squared_distances(query, keys) / 2, values)
-
-
-@MISTAKES.add("The scores are multiplied by 2 sigma^2 instead of divided.")
-def multiplied(query, keys, values, bandwidth):
-    return smooth(-squared_distances(query, keys) * (2 * bandwidth**2), values)
-
-
-@MISTAKES.add("The distance is not squared.")
-def distance_not_squared(query, keys, values, bandwidth):
-    return smooth(-squared_distances(query, keys).sqrt() / (2 * bandwidth**2), values)
-
-
-@MISTAKES.add("The minus sign is missing: far keys get the largest weight.")
-def sign_missing(query, keys, values, bandwidth):
-    return smooth(squared_distances(query, keys) / (2 * bandwidth**2), values)
-
-
-@MISTAKES.add("The weights are normalised over the queries instead of over the keys.")
-def over_queries(query, keys, values, bandwidth):
-    return smooth(-squared_distances(query, keys) / (2 * bandwidth**2), values, axis=0)
-
-
-@MISTAKES.add("The weights are not divided by their sum.")
-def not_normalised(query, keys, values, bandwidth):
-    return torch.exp(-squared_distances(query, keys) / (2 * bandwidth**2)) @ values
-
-
-@MISTAKES.add(
-    "Far from every key all weights round to 0 and 0 / 0 is NaN; use a softmax over the exponents."
-)
-def underflow(query, keys, values, bandwidth):
-    weights = torch.exp(-squared_distances(query, keys) / (2 * bandwidth**2))
-    return weights / weights.sum(-1, keepdim=True) @ values
-
-
-@MISTAKES.add(
-    "A small number is added to the sum of the weights: far from every key the answer becomes 0."
-)
-def epsilon(query, keys, values, bandwidth):
-    weights = torch.exp(-squared_distances(query, keys) / (2 * bandwidth**2))
-    return weights / (weights.sum(-1, keepdim=True) + 1e-8) @ values
-
-
-@MISTAKES.add("The squared differences are averaged over the dimensions instead of added.")
-def mean_over_dimensions(query, keys, values, bandwidth):
-    return smooth(-(query[:, None] - keys).square().mean(-1) / (2 * bandwidth**2), values)
-
-
-@MISTAKES.add("The scores are dot products, not distances; here the keys have different lengths.")
-def dot_product(query, keys, values, bandwidth):
-    return smooth(query @ keys.T / bandwidth**2, values)
-
-
-@MISTAKES.add(
-    "The scores are divided by sqrt(dimensions) as well; the bandwidth is the only scale here."
-)
-def scaled_twice(query, keys, values, bandwidth):
-    scores = -squared_distances(query, keys) / (2 * bandwidth**2)
-    return smooth(scores / math.sqrt(query.size(-1)), values)
-
-
-@MISTAKES.add("Only the nearest key answers; every key must, in proportion to its weight.")
-def nearest_neighbour(query, keys, values, bandwidth):
-    return values[squared_distances(query, keys).argmin(-1)]
-
-
-@MISTAKES.add("The weights are returned; mix the values with them.")
-def weights_only(query, keys, values, bandwidth):
-    return torch.softmax(-squared_distances(query, keys) / (2 * bandwidth**2), dim=-1)
-
-
-@MISTAKES.add("No gradient reaches the inputs; the weights are detached or made inside no_grad.")
-def detached(query, keys, values, bandwidth):
-    scores = -squared_distances(query, keys) / (2 * bandwidth**2)
-    return torch.softmax(scores, dim=-1).detach() @ values
-
+MISTAKES = Mistakes(
+    mistakes_of(RIGHT, softmaxes, mixes, gradients,
+                without=("overflow", "overflow in float64", "softmax over heads", "softmax over samples"))
+)  # fmt: skip
+for step, says, wrong in (
+    ("scale", "The bandwidth is not squared.", lambda x: 1 / (2 * x.rest)),
+    ("scale", "The bandwidth is not squared, and the 2 in 2 sigma^2 is missing.", lambda x: 1 / x.rest),
+    ("scale", "The 2 in 2 sigma^2 is missing, so the kernel is too narrow.", lambda x: x.rest**-2),
+    ("scale", "The 2 is squared as well: this is (2 sigma)^2 instead of 2 sigma^2.", lambda x: (2 * x.rest) ** -2),
+    ("scale", "The bandwidth is not used at all.", lambda x: 0.5),
+    ("scale", "The scores are multiplied by 2 sigma^2 instead of divided.", lambda x: 2 * x.rest**2),
+    ("scale", "The scores are multiplied by sigma^2: write x / (2 * sigma**2), not x / 2 * sigma**2.",
+     lambda x: x.rest**2 / 2),
+    ("scale", "The scores are divided by sqrt(dimensions) as well; the bandwidth is the only scale here.",
+     lambda x: 0.5 * x.rest**-2 * x.width**-0.5),
+    ("score", "The distance is not squared.", lambda x: -squares(x.query, x.key).sum(-1).sqrt()),
+    ("score", "The distance is not squared.", lambda x: -torch.cdist(x.query, x.key)),
+    ("score", "The squared distance is squared once more.", lambda x: -squares(x.query, x.key).sum(-1) ** 2),
+    ("score", "These are sums of absolute differences; square the differences.",
+     lambda x: -(x.query[:, None] - x.key).abs().sum(-1)),
+    ("score", "The sum is squared, not each difference.", lambda x: -(x.query[:, None] - x.key).sum(-1) ** 2),
+    ("score", "The squared differences are averaged over the dimensions instead of added.",
+     lambda x: -squares(x.query, x.key).mean(-1)),
+    ("score", "The root of the squares is squared again; where a query stands on a key, its gradient is NaN.",
+     lambda x: -squares(x.query, x.key).sum(-1).sqrt() ** 2),
+    ("score", "The scores are dot products, not distances; here the keys have different lengths.",
+     lambda x: 2 * x.query @ x.key.mT),
+    ("normalize", "Far from every key all weights round to 0, in float64 as well, and 0 / 0 is NaN; use a softmax "
+     "over the exponents.", exponentials),
+    ("normalize", "Far from every key 0 / 0 is replaced by 0; use a softmax over the exponents.",
+     lambda s: exponentials(s).nan_to_num()),
+    ("normalize", "A small number is added to the sum of the weights: far from every key the answer becomes 0.",
+     lambda s: s.exp() / (s.exp().sum(-1, keepdim=True) + 1e-8)),
+    ("normalize", "Far from every key only the nearest answers; others that are nearly as near count as well.",
+     nearest_if_far),
+    ("answer", "The weights are returned; mix the values with them.", lambda o, w, s, x: w),
+    ("answer", "The weights are returned as well; return the estimates only.", lambda o, w, s, x: (o, w)),
+    ("answer", "Axes of size 1 are squeezed away; keep all of them.", lambda o, w, s, x: o.squeeze()),
+    ("answer", "The estimates are transposed; rows are queries.", lambda o, w, s, x: o.mT),
+):  # fmt: skip
+    MISTAKES.append(RIGHT.but(says, **{step: wrong}))
+says = "The query is divided by the bandwidth in place, which changes the caller's tensor."
+MISTAKES.add(says)(lambda q, k, v, h: RIGHT(q.div_(h), k / h, v, 1.0))
 
 EXERCISE = Exercise(
-    name="kernel_regression",
-    answer="kernel_regression",
-    title="Kernel regression",
-    kind="Implement",
-    points=3,
-    difficulty=2,
-    minutes=15,
-    needs="section 'Kernel regression' of chapter 1",
-    judge=Calls(spec, cases),
+    name="kernel_regression", title="Kernel regression", kind="Implement",
+    points=3, difficulty=2, minutes=15, needs="section 'Kernel regression' of chapter 1",
+    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Three steps: squared distances (n, m), weights (n, m) that sum to 1 in each row, mix.",
         "query[:, None] - keys has shape (n, m, d). Square it and sum over the last axis.",
         "The weights are torch.softmax(-squared / (2 * bandwidth**2), dim=-1). A softmax subtracts the "
         "largest exponent first, so it survives queries that are far from every key.",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip

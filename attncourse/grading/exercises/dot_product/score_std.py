@@ -6,17 +6,20 @@ import numpy as np
 import torch
 
 from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Exercise, Mistake, Number
+from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.exercise import Exercise, Number
 
 D, QUERY_STD, KEY_STD = 64, 1.0, 0.5
 
 
 def standard_deviation() -> float:
     """Independent zero-mean products: their variances add up."""
-    variance = 0.0
-    for _ in range(D):
-        variance += QUERY_STD**2 * KEY_STD**2
-    return variance**0.5
+    return sum(QUERY_STD**2 * KEY_STD**2 for _ in range(D)) ** 0.5
+
+
+def about(x: float, rtol: float = 1e-3) -> Close:
+    """A wrong number, also when it is rounded."""
+    return Close(torch.tensor(x, dtype=torch.float64), rtol)
 
 
 ACCEPTED = {
@@ -27,54 +30,33 @@ ACCEPTED = {
     "tensor": torch.tensor(64.0).sqrt() * 0.5,
 }
 
-
-def about(x: float, rtol: float = 1e-3) -> Close:
-    """A wrong number, also when it is rounded."""
-    return Close(torch.tensor(x, dtype=torch.float64), rtol)
-
-
-MISTAKES = [
-    Mistake("That is the variance; the standard deviation is its square root.", 16),
-    Mistake("That is sqrt(64): the keys' standard deviation of 0.5 is not in it.", 8),
-    Mistake("That is the number of dimensions.", 64),
-    Mistake("That grows with d itself; variances add, standard deviations do not.", 32),
-    Mistake(
-        "That uses the keys' standard deviation twice: 0.5 is a standard deviation, not a variance.",
-        2,
-    ),
-    Mistake(
-        "The variance of the keys is 0.5 squared, 0.25, not 0.5.",
-        about(32**0.5),
-    ),
-    Mistake(
-        "That looks measured, and a measurement scatters; give the exact value.",
-        about(4.001, rtol=0.03),
-    ),
-    Mistake(
-        "That is the score after the division by sqrt(64); the question is about the one before.",
-        0.5,
-    ),
-    Mistake(
-        "That adds the variances of query and key; the product of two has the product of variances.",
-        about(80**0.5),
-    ),
-]
+MISTAKES = [Mistake(says, number) for says, number in (
+    ("That is the variance; the standard deviation is its square root.", 16),
+    ("That is sqrt(64): the keys' standard deviation of 0.5 is not in it.", 8),
+    ("That is the number of dimensions.", 64),
+    ("That grows with d itself; variances add, standard deviations do not.", 32),
+    ("That uses the keys' standard deviation twice: 0.5 is a standard deviation, not a variance.", 2),
+    ("The variance of the keys is 0.5 squared, 0.25, not 0.5.", about(32**0.5)),
+    ("That looks measured, and a measurement scatters; give the exact value.", about(4.001, rtol=0.03)),
+    ("That is the score after the division by sqrt(64); the question is about the one before.", 0.5),
+    ("That adds the variances of query and key; the product of two has the product of variances.", about(80**0.5)),
+    ("That is 64 times the sum of the variances of query and key; multiply the two, and take the root.", 80),
+    ("That adds the standard deviations of query and key; the variances of factors are multiplied.", 12),
+    ("That is the mean; the dot products scatter around it.", 0),
+    ("That is the variance of one product; a dot product adds up 64.", 0.25),
+    ("That is the standard deviation of one query component; a dot product adds up 64 products.", 1),
+    ("That is the standard deviation of the mean of 64 products; a dot product is their sum.", 0.0625),
+    ("The sign is wrong: a standard deviation is never negative.", -4),
+)]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="score_std",
-    answer="standard_deviation",
-    title="The size of a dot product",
-    kind="Predict",
-    points=1,
-    difficulty=1,
-    minutes=5,
+    name="score_std", answer="standard_deviation", title="The size of a dot product", kind="Predict",
+    points=1, difficulty=1, minutes=5,
     needs="section 'Why divide by the square root?' of chapter 1",
-    judge=Number(standard_deviation),
+    judge=Number(standard_deviation), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "A dot product of 64 dimensions is a sum of 64 independent products.",
         "The variance of one product of independent zero-mean numbers is the product of the variances.",
         "The variance of the sum is 64 times 1 times 0.25. Take the square root.",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip

@@ -1,24 +1,26 @@
 """Exercise sharpness: how sharp must the scores be before a soft dictionary acts like a hard one?"""
 
 import math
+from itertools import count
 
 import numpy as np
 import torch
 
 from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Exercise, Mistake, Number
+from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.exercise import Exercise, Number
 
 KEYS, WANTED = 8, 0.99
 
 
 def smallest_scale() -> int:
     """Try whole scales in turn on 8 orthonormal keys, one of which equals the query."""
-    scale = 0
-    while True:
-        exponentials = [math.exp(scale * (j == 0)) for j in range(KEYS)]
-        if exponentials[0] / sum(exponentials) > WANTED:
-            return scale
-        scale += 1
+    return next(s for s in count() if math.exp(s) / (math.exp(s) + KEYS - 1) > WANTED)
+
+
+def rounded(x: float) -> Close:
+    """A wrong number, also when it is rounded."""
+    return Close(torch.tensor(x, dtype=torch.float64), rtol=1e-3)
 
 
 ACCEPTED = {
@@ -29,36 +31,36 @@ ACCEPTED = {
     "from_the_formula": math.ceil(math.log(0.99 / 0.01 * 7)),
 }
 
-MISTAKES = [
-    Mistake("At 6 the right key has a weight of 0.983, still below 0.99.", 6),
-    Mistake("That counts one rival; seven other keys share the rest of the weight.", 5),
-    Mistake(
-        "That is the exact crossing; the question asks for a whole number.",
-        Close(torch.tensor(99 * 7.0, dtype=torch.float64).log(), rtol=5e-4),  # also when rounded
-    ),
-    Mistake("At 6.5 the weight is 0.9896, still below 0.99; and we ask for a whole number.", 6.5),
-    Mistake("6.6 is enough, but the question asks for a whole number.", 6.6),
-    Mistake("8 works, but 7 works already; look for the smallest.", 8),
-    Mistake("10 works, but smaller scales work already; look for the smallest.", 10),
-    Mistake("That is the weight to reach; the question asks for the scale that reaches it.", 0.99),
-    Mistake("That is the ratio of weight and rest; the scale is its logarithm.", 99),
-]
+MISTAKES = [Mistake(says, number) for says, number in (
+    ("At 6 the right key has a weight of 0.983, still below 0.99.", 6),
+    ("That counts one rival; seven other keys share the rest of the weight.", 5),
+    ("That counts one rival; seven other keys share the rest of the weight.", rounded(math.log(99))),
+    ("That is the exact crossing; the question asks for a whole number.", rounded(math.log(693))),
+    ("At 6.5 the weight is 0.9896, still below 0.99; and we ask for a whole number.", 6.5),
+    ("6.6 is enough, but the question asks for a whole number.", 6.6),
+    ("8 works, but 7 works already; look for the smallest.", 8),
+    ("9 works, but smaller scales work already; look for the smallest.", 9),
+    ("10 works, but smaller scales work already; look for the smallest.", 10),
+    ("That is the weight to reach; the question asks for the scale that reaches it.", 0.99),
+    ("That is the weight of the right key at scale 7; the question asks for the scale.",
+     rounded(math.exp(7) / (math.exp(7) + 7))),
+    ("That is the ratio of weight and rest; the scale is its logarithm.", 99),
+    ("That is the ratio of the right exponential and one other; the scale is its logarithm.", 693),
+    ("At 1 the right key has a weight of 0.28; the scores need a larger scale.", 1),
+    ("At 2 the right key has a weight of 0.51; the scores need a larger scale.", 2),
+    ("At 3 the right key has a weight of 0.74; the logarithm to the base 10 would lead here, but exp has the base e.", 3),
+    ("At 4 the right key has a weight of 0.89, still below 0.99.", 4),
+    ("That is the scale with a division by sqrt(8) as in attention; here the scores are 1 and 0 times the scale.", 19),
+)]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="sharpness",
-    answer="smallest_scale",
-    title="From soft to hard",
-    kind="Measure",
-    points=1,
-    difficulty=2,
-    minutes=10,
+    name="sharpness", answer="smallest_scale", title="From soft to hard", kind="Measure",
+    points=1, difficulty=2, minutes=10,
     needs="section 'A dictionary that always answers' of chapter 1",
-    judge=Number(smallest_scale),
+    judge=Number(smallest_scale), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "With orthonormal keys the scores are: the scale for the right key, 0 for the seven others.",
         "Compute torch.softmax(scale * torch.eye(8)[0], dim=0)[0] for scale = 0, 1, 2, ...",
         "exp(s) / (exp(s) + 7) > 0.99 means s > log(693).",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip
