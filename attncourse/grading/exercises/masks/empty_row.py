@@ -1,321 +1,174 @@
 """Exercise empty_row: a query that may read nothing."""
 
-import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.compare import Case
+from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.families import (
+    ATTENTION,
+    in_place,
+    masks,
+    mistakes_of,
+    outputs,
+    softmaxes,
+    weights,
+)
+from attncourse.grading.inputs import alternating, sized_cases
+from attncourse.grading.observe import Case
+from attncourse.grading.recipe import Given, Recipe, hide
+
+
+def definition(query, key, value, mask):
+    return spec.scaled_dot_product_attention(query, key, value, mask)
 
 
 def cases(seed: int) -> list[Case]:
-    """Some rows empty, all rows empty, none empty; scores that saturate; loud hidden keys."""
-    g = torch.Generator().manual_seed(seed)
-
-    def qkv(b, h, n, m, d, e, loud=1.0):
-        shapes = (b, h, n, d), (b, h, m, d), (b, h, m, e)
-        query, key, value = (torch.randn(s, generator=g) for s in shapes)
-        return loud * query, key, value
-
-    holes = torch.rand(2, 1, 5, 7, generator=g) < 0.6
-    holes[:, :, :, 2], holes[:, :, 3, 4] = True, False  # no row is empty, one is not full
+    holes = torch.rand(3, 1, 5, 7, generator=torch.Generator().manual_seed(seed)) < 0.6
+    holes[..., 0], holes[..., 2:4], holes[0, 0, 1] = False, True, True
     some = holes.clone()
-    some[0, 0, 1] = some[1, 0, 0] = some[1, 0, 4] = False
-    left_padded = torch.ones(5, 5, dtype=torch.bool).tril()
-    left_padded[:, :2] = False
-    one_empty = torch.zeros(2, 1, 3, 5, dtype=torch.bool)
-    one_empty[1] = True
-    loudest_hidden = qkv(1, 6, 3, 5, 4, 7)
-    loudest_hidden[0][..., 0], loudest_hidden[1][..., 0] = 1.0, 0.0
-    # hidden scores of 50, 150 and 1000
-    loudest_hidden[1][0, :, 0, 0] = torch.tensor([100.0, 300.0, 2000.0]).repeat(2)
-    shared = torch.tensor([[1, 0, 0], [0, 0, 0], [1, 1, 0], [0, 1, 1], [1, 1, 1]]).bool()
-    key_0_hidden = torch.tensor([[0, 1, 0, 1, 1], [0, 0, 1, 1, 0], [0, 1, 1, 0, 1]]).bool()
-    return [
-        Case("3 of 10 rows empty", (*qkv(2, 3, 5, 7, 11, 13), some)),
-        Case("no row empty", (*qkv(2, 3, 5, 7, 4, 6), holes)),
-        Case("causal and left-padded, large scores", (*qkv(1, 2, 5, 5, 3, 4, 144.0), left_padded)),
-        Case("a hidden key has the largest scores", (*loudest_hidden, key_0_hidden)),
-        Case("an empty sample", (*qkv(2, 2, 3, 5, 4, 6), one_empty)),
-        Case("one mask for 2 samples, 5 queries, 3 keys", (*qkv(2, 3, 5, 3, 4, 6), shared)),
-        Case("1 head, 1 query", (*qkv(2, 1, 1, 3, 4, 1), torch.tensor([[True, False, True]]))),
-        very_low_scores(torch.randn(1, 1, 3, 4, generator=g)),
-    ]
+    some[[0, 1, 1], 0, [1, 0, 4]] = some[2] = False
+    calls = (  # what is special, b h n m d e, how loud, mask
+        ("8 of 15 rows empty, all of sample 2 among them", (3, 2, 5, 7, 11, 13), 1, some),
+        ("no row empty, scores near 768 and -768", (3, 2, 5, 7, 4, 6), alternating, holes),
+        ("one mask for all, 2 of 5 rows empty, large scores", (2, 3, 5, 5, 3, 4), 400, some[1, 0, :, :5]),
+        ("a hidden key has the largest scores", (2, 6, 3, 7, 4, 5), largest_hidden, holes[1, 0, :3]),
+        ("1 head, 1 query, values 1 wide", (3, 1, 1, 5, 4, 1), 1, holes[:, :, :1, :5]),
+        ("visible scores of -536870912 and below", (1, 1, 2, 3, 16, 4), lowest,
+         torch.tensor([[True, True, False], [False, False, False]])),
+    )  # fmt: skip
+    return sized_cases(seed, "b h n m d e", "b h n d, b h m d, b h m e", calls)
 
 
-def very_low_scores(value) -> Case:
-    """Scores of -10400, -10400.8125 and a hidden 0; float32 holds all numbers on the way exactly."""
-    query = torch.full((1, 1, 2, 16), -26.0)
-    key = torch.full((1, 1, 3, 16), 100.0)
-    key[0, 0, 1, 0], key[0, 0, 2] = 100.125, 0.0
-    mask = torch.tensor([[True, True, False], [False, False, False]])
-    # The scores are as coarse as 0.001, and so gradients depend on the order of the sums.
-    return Case("visible scores of -10400", (query, key, value, mask), gradients=False)
+def largest_hidden(query, key):
+    """Make the scores of key 0 about 50, 150 and 1000 more than the others, those of query 0 about -200."""
+    query[..., 0], key[..., 0], query[..., 0, 1], key[..., 1] = 1.0, 0.0, -20.0, 20.0
+    key[:, :, 0, 0] = torch.tensor([100.0, 300.0, 2000.0]).repeat(2)
 
 
-def scores_of(query, key):
-    return query @ key.mT / math.sqrt(query.size(-1))
+def lowest(query, key):
+    """Make the scores -2**29, -2**29 - 64 and 0, exactly: -1e9 is below them, -1e8 is not."""
+    query.fill_(-(2.0**13))
+    key.fill_(2.0**14)
+    key[..., 1, 0] += 2.0**-5
+    key[..., 2, :] = 0.0
 
 
-def masked(query, key, mask, fill=-math.inf):
-    return scores_of(query, key).masked_fill(~mask, fill)
+def zeroed(weights, x, axis=-1):
+    return weights.masked_fill(~x.visible.any(axis, keepdim=True), 0.0)
 
 
-ACCEPTED = Accepted()
+def harmless(scores, x, axis=-1):
+    return zeroed(hide(scores, x), x, axis)
 
 
-@ACCEPTED.add
-def filled_before_and_after(query, key, value, mask):
-    empty = ~mask.any(dim=-1, keepdim=True)
-    weights = torch.softmax(masked(query, key, mask).masked_fill(empty, 0.0), dim=-1)
-    weights = weights.masked_fill(empty, 0.0)
-    return weights @ value, weights
+def ratio(exponentials, least):
+    return exponentials / exponentials.sum(-1, keepdim=True).clamp(min=least)
 
 
-@ACCEPTED.add
-def nan_replaced_in_the_weights(query, key, value, mask):
-    weights = torch.nan_to_num(torch.softmax(masked(query, key, mask), dim=-1))
-    return weights @ value, weights
+def late(weights, x):
+    return weights * x.visible
 
 
-@ACCEPTED.add
-def large_number_then_mask_again(query, key, value, mask):
-    weights = torch.softmax(masked(query, key, mask, -1e9), dim=-1) * mask
-    return torch.einsum("bhnm,bhme->bhne", weights, value), weights
+RIGHT = Recipe(Given, mask=harmless, finish=zeroed)
+NAN_REPLACED = Recipe(Given, finish=lambda weights, x: weights.nan_to_num())
+ACCEPTED = Accepted(
+    filled_before_and_after=RIGHT,
+    nan_replaced_in_the_weights=NAN_REPLACED,
+    large_number_then_mask_again=Recipe(Given, mask=partial(hide, fill=-1e9), finish=late),
+)
 
 
 @ACCEPTED.add
 def by_hand_in_float64(query, key, value, mask):
-    scores = masked(query.double(), key.double(), mask)
-    largest = scores.amax(-1, keepdim=True).detach().clamp(min=-1e300)
-    exponentials = torch.exp(scores - largest)
-    weights = exponentials / exponentials.sum(-1, keepdim=True).clamp(min=1e-300)
-    return weights @ value.double(), weights
+    query, key, value = query.double(), key.double(), value.double()
+    scores = torch.einsum("bhnd,bhmd->bhnm", query, key) / query.size(-1) ** 0.5
+    largest = scores.masked_fill(~mask, -1e300).amax(-1, keepdim=True).detach()
+    weights = ratio(torch.exp(scores.masked_fill(~mask, -torch.inf) - largest), 1e-300)
+    return torch.einsum("bhnm,bhme->bhne", weights, value), weights
 
 
 @ACCEPTED.add
 def fused_output(query, key, value, mask):
-    weights = torch.softmax(masked(query, key, mask, torch.finfo(query.dtype).min), dim=-1)
-    weights = torch.where(mask, weights, 0.0)
+    bias = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(query.dtype).min)
+    weights = (query @ key.mT / query.size(-1) ** 0.5 + bias).softmax(-1).where(mask, 0.0)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask), weights
 
 
 @ACCEPTED.add
 def rows_one_by_one(query, key, value, mask):
-    b, h, n, _ = query.shape
-    mask = mask.expand(b, h, n, key.size(2))
-    rows = []
-    for s, visible in zip(scores_of(query, key).flatten(0, 2), mask.flatten(0, 2), strict=True):
-        row = torch.zeros_like(s)
-        if visible.any():
-            row = row.masked_scatter(visible, torch.softmax(s[visible], dim=0))
-        rows.append(row)
-    weights = torch.stack(rows).reshape(b, h, n, -1)
+    scores = query @ key.mT / query.size(-1) ** 0.5
+    rows = zip(scores.flatten(0, 2), mask.expand_as(scores).flatten(0, 2), strict=True)
+    weights = [torch.zeros_like(s).masked_scatter(v, s[v].softmax(0)) for s, v in rows]
+    weights = torch.stack(weights).view_as(scores)
     return weights @ value, weights
 
 
-MISTAKES = Mistakes()
+def added(scores, x):
+    return scores + hide(torch.zeros(x.visible.shape), x)
 
 
-@MISTAKES.add("An empty row is still NaN: the softmax of minus infinities is 0 / 0.")
-def as_found(query, key, value, mask):
-    weights = torch.softmax(masked(query, key, mask), dim=-1)
-    return weights @ value, weights
-
-
-@MISTAKES.add(
-    "A large negative number gives an empty row equal weights on all its hidden keys; it must read "
-    "nothing."
-)
-def large_number(query, key, value, mask):
-    weights = torch.softmax(masked(query, key, mask, -1e9), dim=-1)
-    return weights @ value, weights
-
-
-@MISTAKES.add(
-    "A large negative number gives an empty row equal weights on all its hidden keys; and a visible "
-    "score can be lower than a number such as -1e4. Use -math.inf, and set empty rows to 0."
-)
-def rather_large_number(query, key, value, mask):
-    weights = torch.softmax(masked(query, key, mask, -1e4), dim=-1)
-    return weights @ value, weights
-
-
-@MISTAKES.add(
-    "A visible score can be lower than a number such as -1e4, and then a hidden key takes the weight; "
-    "hide with -math.inf."
-)
-def rather_large_number_then_mask_again(query, key, value, mask):
-    weights = torch.softmax(masked(query, key, mask, -1e4), dim=-1) * mask
-    return weights @ value, weights
-
-
-@MISTAKES.add("An axis of size 1 is squeezed away; the shapes stay as the table gives them.")
-def squeezed(query, key, value, mask):
-    output, weights = filled_before_and_after(query, key, value, mask)
-    return output.squeeze(1), weights.squeeze(1)
-
-
-@MISTAKES.add("The output of an empty row is 0, but its weights are still equal shares.")
-def output_zeroed_only(query, key, value, mask):
-    output, weights = large_number(query, key, value, mask)
-    return output.masked_fill(~mask.any(-1, keepdim=True), 0.0), weights
-
-
-@MISTAKES.add("The output is repaired, but the weights of an empty row are still NaN.")
-def output_repaired_only(query, key, value, mask):
-    output, weights = as_found(query, key, value, mask)
-    return torch.nan_to_num(output), weights
-
-
-@MISTAKES.add(
-    "The output is repaired after the mix: the NaN weights stay in the graph, and so the gradient of "
-    "the values is NaN."
-)
-def repaired_after_the_mix(query, key, value, mask):
-    output, weights = as_found(query, key, value, mask)
-    return torch.nan_to_num(output), torch.nan_to_num(weights)
-
-
-@MISTAKES.add(
-    "Minus infinity is added, and the softmax sees the empty row: its backward pass sends NaN to "
-    "queries and keys."
-)
-def added_infinity(query, key, value, mask):
-    bias = torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
-    weights = torch.nan_to_num(torch.softmax(scores_of(query, key) + bias, dim=-1))
-    return weights @ value, weights
-
-
-@MISTAKES.add("An empty row reads key 0; it must read nothing.")
-def first_key_allowed(query, key, value, mask):
-    first = torch.arange(mask.size(-1)) == 0
-    return as_found(query, key, value, mask | ~mask.any(-1, keepdim=True) & first)
-
-
-@MISTAKES.add("An empty row ignores the mask and reads every key; it must read nothing.")
-def everything_allowed(query, key, value, mask):
-    return as_found(query, key, value, mask | ~mask.any(-1, keepdim=True))
-
-
-@MISTAKES.add("The mask comes after the softmax, so the visible weights no longer sum to 1.")
-def masked_after_softmax(query, key, value, mask):
-    weights = torch.softmax(scores_of(query, key), dim=-1) * mask
-    return weights @ value, weights
-
-
-@MISTAKES.add("The mask comes after the softmax, and an empty row is divided by its sum: 0 / 0.")
-def divided_by_zero(query, key, value, mask):
-    weights = torch.softmax(scores_of(query, key), dim=-1) * mask
-    weights = weights / weights.sum(-1, keepdim=True)
-    return weights @ value, weights
-
-
-@MISTAKES.add(
-    "The mask comes after the softmax: a hidden key with a large score has already taken the weight, "
-    "and dividing by a sum plus epsilon does not bring it back."
-)
-def divided_by_epsilon(query, key, value, mask):
-    weights = torch.softmax(scores_of(query, key), dim=-1) * mask
-    weights = weights / (weights.sum(-1, keepdim=True) + 1e-6)
-    return weights @ value, weights
-
-
-@MISTAKES.add(
-    "The maximum is taken over all keys, hidden ones included: next to a loud hidden key all visible "
-    "exponentials round to 0. Take it over the visible keys."
-)
-def maximum_of_all_keys(query, key, value, mask):
-    scores = scores_of(query, key)
-    exponentials = torch.exp(scores - scores.amax(dim=-1, keepdim=True)) * mask
-    weights = exponentials / exponentials.sum(-1, keepdim=True).clamp(min=1e-30)
-    return weights @ value, weights
-
-
-@MISTAKES.add("The booleans are added to the scores: True adds 1, False adds 0, nothing is hidden.")
-def booleans_added(query, key, value, mask):
-    weights = torch.softmax(scores_of(query, key) + mask, dim=-1)
-    return weights @ value, weights
-
-
-@MISTAKES.add(
-    "Empty rows are set to 0, but elsewhere the booleans are only added to the scores: True adds 1, "
-    "False adds 0, nothing is hidden."
-)
-def booleans_added_and_empty_rows_zeroed(query, key, value, mask):
-    weights = torch.softmax(scores_of(query, key) + mask, dim=-1) * mask.any(-1, keepdim=True)
-    return weights @ value, weights
-
-
-@MISTAKES.add("Hidden scores are set to 0; a score of 0 still gets weight.")
-def filled_with_zero(query, key, value, mask):
-    weights = torch.softmax(masked(query, key, mask, 0.0), dim=-1)
-    weights = weights * mask.any(-1, keepdim=True)
-    return weights @ value, weights
-
-
-@MISTAKES.add(
-    "Every row with a hidden key is set to 0; only rows without any visible key are empty."
-)
-def partly_hidden_is_empty(query, key, value, mask):
-    weights = filled_before_and_after(query, key, value, mask)[1] * mask.all(-1, keepdim=True)
-    return weights @ value, weights
-
-
-@MISTAKES.add(
-    "Emptiness is looked for along the queries (dim=-2); a row runs along the keys (dim=-1)."
-)
-def wrong_axis(query, key, value, mask):
-    empty = ~mask.any(dim=-2, keepdim=True)
-    weights = torch.softmax(masked(query, key, mask).masked_fill(empty, 0.0), dim=-1)
-    weights = weights.masked_fill(empty, 0.0)
-    return weights @ value, weights
-
-
-@MISTAKES.add("The mask is read the other way round; True = may attend.")
-def inverted(query, key, value, mask):
-    return filled_before_and_after(query, key, value, ~mask)
-
-
-@MISTAKES.add("The mask is not used.")
-def unmasked(query, key, value, mask):
-    return as_found(query, key, value, torch.ones_like(mask))
-
-
-@MISTAKES.add("The scores are not divided by sqrt(head_dim).")
-def unscaled(query, key, value, mask):
-    return filled_before_and_after(query * math.sqrt(query.size(-1)), key, value, mask)
-
-
-@MISTAKES.add("Only the output is returned; return (output, weights).")
-def output_only(query, key, value, mask):
-    return filled_before_and_after(query, key, value, mask)[0]
-
-
-@MISTAKES.add("No gradient flows through the weights; they are detached or made inside no_grad.")
-def detached(query, key, value, mask):
-    weights = filled_before_and_after(query, key, value, mask)[1].detach()
-    return weights @ value, weights
-
+MISTAKES = Mistakes(mistakes_of(RIGHT, *ATTENTION, masks, weights, in_place))
+MISTAKES += [Mistake(x.says, x.answer) for x in mistakes_of(NAN_REPLACED, softmaxes)]
+SAYS = {name: says for name, says, _ in (*masks(RIGHT), *outputs(RIGHT))}
+unchanged = Recipe.finish
+as_found, unmasked = (partial(RIGHT.but, mask=mask, finish=unchanged) for mask in (hide, unchanged))
+MISTAKES += [
+    *(RIGHT.but(says, **steps, finish=late if name.startswith("filled with") else unchanged)
+      for name, says, steps in masks(RIGHT) if "finish" not in steps),
+    RIGHT.but(SAYS["mask inverted"], given=lambda q, k, v, mask: Given(q, k, v, ~mask)),
+    RIGHT.but("Axes of size 1 are squeezed out of the mask, and its samples are then taken for heads.",
+              given=lambda q, k, v, mask: Given(q, k, v, mask.squeeze())),
+    RIGHT.but(SAYS["squeezed"], answer=lambda o, w, s, x: (o.squeeze(), w.squeeze())),
+    *(RIGHT.but("An empty row is still NaN: the softmax of minus infinities is 0 / 0.", mask=mask, finish=unchanged)
+      for mask in (hide, added)),
+    as_found("The output is repaired, but the weights of an empty row are still NaN.",
+             answer=lambda o, w, s, x: (o.nan_to_num(), w)),
+    as_found("Output and weights are repaired after the mix: the NaN weights stay in the graph, and the gradient "
+             "is NaN.", answer=lambda o, w, s, x: (o.nan_to_num(), w.nan_to_num())),
+    Mistake("The weights are changed in place, but the softmax needs them for its gradient; use masked_fill or "
+            "torch.where.", Recipe(Given, finish=lambda w, x: w.masked_fill_(w.isnan(), 0.0))),
+    RIGHT.but("Minus infinity is added, and the softmax sees the empty row: its backward pass sends NaN to "
+              "queries and keys.", mask=added, finish=lambda w, x: w.nan_to_num()),
+    RIGHT.but("An empty row gives equal weights to all keys, as it does after a large negative number; it must "
+              "read nothing.", finish=unchanged),
+    RIGHT.but("The output of an empty row is 0, but its weights are still equal shares.", finish=unchanged,
+              answer=lambda o, w, s, x: (zeroed(o, x), w)),
+    *(RIGHT.but(says, given=lambda q, k, v, mask, m=m: Given(q, k, v, mask | ~mask.any(-1, keepdim=True) & m(mask)))
+      for says, m in (
+        ("An empty row reads key 0; it must read nothing.", lambda mask: torch.arange(mask.size(-1)) < 1),
+        ("An empty row reads its own key; it must read nothing.", lambda mask: torch.eye(*mask.shape[-2:]) > 0),
+        ("An empty row ignores the mask and reads every key; it must read nothing.", torch.ones_like))),
+    RIGHT.but("Every row with a hidden key is set to 0; only rows without any visible key are empty.",
+              finish=lambda w, x: w * x.visible.all(-1, keepdim=True)),
+    RIGHT.but("Emptiness is looked for along the queries (dim=-2); a row runs along the keys (dim=-1).",
+              mask=partial(harmless, axis=-2), finish=partial(zeroed, axis=-2)),
+    unmasked("The mask comes after the softmax, and an empty row is divided by its sum: 0 / 0.",
+             finish=lambda w, x: ratio(late(w, x), 0.0)),
+    *(unmasked("The mask comes after the softmax: a hidden key with a large score has taken the weight already, and "
+               "dividing by a sum that is never 0 does not bring it back.", finish=finish) for finish in (
+                   lambda w, x: late(w, x) / (late(w, x).sum(-1, keepdim=True) + 1e-6),
+                   lambda w, x: ratio(late(w, x), 1e-9))),
+    unmasked("The maximum is taken over all keys: next to a hidden key with a large score all visible "
+             "exponentials round to 0. Take it over the visible keys.", finish=lambda w, x: ratio(late(w, x), 1e-30),
+             normalize=lambda s: (s - s.amax(-1, keepdim=True)).exp()),
+    *(style.but("The largest score of a row is clamped at 0 before it is subtracted, and rows far below 0 vanish; "
+                "subtract the largest as it is.", normalize=lambda s, least=least: ratio(
+                    (s - s.amax(-1, keepdim=True).clamp(min=0)).exp(), least))
+      for style in (RIGHT, NAN_REPLACED) for least in (0.0, 1e-30)),
+]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="empty_row",
-    answer="attention",
-    title="The empty row",
-    kind="Repair",
-    points=3,
-    difficulty=3,
-    minutes=20,
-    needs="section 'The empty row' of chapter 2",
-    judge=Calls(spec.scaled_dot_product_attention, cases),
+    name="empty_row", answer="attention", title="The empty row", kind="Repair",
+    points=3, difficulty=3, minutes=20, needs="section 'The empty row' of chapter 2",
+    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Find the empty rows before the softmax: ~mask.any(dim=-1, keepdim=True).",
         "Repair the row at the latest in the weights, before they meet the values. Safest: give the "
         "softmax a harmless row.",
         "Fill the scores of empty rows with 0.0 before the softmax, and their weights with 0.0 after it.",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip

@@ -6,19 +6,17 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from attncourse.grading.exercise import Exercise, Mistake, Number
+from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.exercise import Exercise, Number
 
 VOCAB, LENGTH = 50, 16
 
 
 def loss_of_a_perfect_cheater() -> float:
     """Position i is to name token i + 1 and may read tokens 0..i + 1, if they are there."""
-    total = 0.0
-    for i in range(LENGTH):
-        readable = range(min(i + 1, LENGTH - 1) + 1)
-        probability = 1.0 if i + 1 in readable else 1 / VOCAB
-        total -= math.log(probability)
-    return total / LENGTH
+    readable = [range(min(i + 1, LENGTH - 1) + 1) for i in range(LENGTH)]
+    chances = [1.0 if i + 1 in readable[i] else 1 / VOCAB for i in range(LENGTH)]
+    return sum(-math.log(chance) for chance in chances) / LENGTH
 
 
 ACCEPTED = {
@@ -30,51 +28,37 @@ ACCEPTED = {
     "list_of_losses": sum([0.0] * 15 + [math.log(50)]) / 16,
 }
 
-MISTAKES = [
-    Mistake("That is the honest floor, log(50); a leak goes below it.", math.log(50)),
-    Mistake("Not quite 0: one position has no next token to read. Which one?", 0),
-    Mistake(
-        "That is the loss if one position could cheat; all but one can.", math.log(50) * 15 / 16
-    ),
-    Mistake(
-        "That is the sum over the sequence; the loss is the mean over its 16 positions.",
-        15 * math.log(50),
-    ),
-    Mistake(
-        "There are 16 positions in the mean, the last one included, not 15.", math.log(50) / 15
-    ),
-    Mistake(
-        "That is in bits; the loss of torch is in nats (natural logarithm).", math.log2(50) / 16
-    ),
-    Mistake(
-        "That is in base 10; the loss of torch is in nats (natural logarithm).", math.log10(50) / 16
-    ),
-    Mistake("That is the chance of a right guess, not a loss.", 1 / 50),
-    Mistake("That is the share of positions that must guess; weigh it with their loss.", 1 / 16),
-    Mistake(
-        "That is the accuracy's complement; a loss is the mean of -log(probability).", 49 / 50 / 16
-    ),
-    Mistake("The mean is over 16 positions.", math.log(50) / 17),
-    Mistake("16 is the length; the vocabulary has 50.", math.log(16) / 16),
-    Mistake("Three decimals, please.", 0.24),
-    Mistake("That swaps vocabulary and length.", math.log(16) / 50),
-]
+MISTAKES = [Mistake(says, number) for says, number in (
+    ("That is the honest floor, log(50); a leak goes below it.", math.log(50)),
+    ("Not quite 0: one position has no next token to read. Which one?", 0),
+    ("That is the loss if one position could cheat; all but one can.", math.log(50) * 15 / 16),
+    ("That is the sum over the sequence; the loss is the mean over its 16 positions.", 15 * math.log(50)),
+    ("There are 16 positions in the mean, the last one included, not 15.", math.log(50) / 15),
+    ("That is in bits; the loss of torch is in nats (natural logarithm).", math.log2(50) / 16),
+    ("That is in base 10; the loss of torch is in nats (natural logarithm).", math.log10(50) / 16),
+    ("That is the chance of a right guess, not a loss.", 1 / 50),
+    ("That is the share of positions that must guess; weigh it with their loss.", 1 / 16),
+    ("That is the accuracy's complement; a loss is the mean of -log(probability).", 49 / 50 / 16),
+    ("The mean is over 16 positions.", math.log(50) / 17),
+    ("16 is the length; the vocabulary has 50.", math.log(16) / 16),
+    ("Three decimals, please.", 0.24),
+    ("That swaps vocabulary and length.", math.log(16) / 50),
+    ("The sign is turned: a loss is the mean of -log(probability).", -math.log(50) / 16),
+    ("That is the perplexity, exp(loss).", 50 ** (1 / 16)),
+    ("Two positions cannot cheat here; only the last one cannot.", math.log(50) * 2 / 16),
+    ("That is the mean chance of the right token; a loss is the mean of -log(probability).", (15 + 1 / 50) / 16),
+    ("That is the logarithm of the mean chance; a loss is the mean of the logarithms.", -math.log((15 + 1 / 50) / 16)),
+    ("That is shared by 50; the mean is over 16 positions.", math.log(50) / 50),
+)]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="leaking_loss",
-    answer="leaking_loss",
-    title="Too good to be true",
-    kind="Predict",
-    points=1,
-    difficulty=3,
-    minutes=10,
+    name="leaking_loss", title="Too good to be true", kind="Predict",
+    points=1, difficulty=3, minutes=10,
     needs="section 'The leak you cannot see in the loss' of chapter 2",
-    judge=Number(loss_of_a_perfect_cheater, rtol=3e-3),
+    judge=Number(loss_of_a_perfect_cheater, rtol=3e-3), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Go through the positions: which of them finds its own answer among the keys it may read?",
         "All positions but the last read their answer and have loss 0. The last one must guess.",
         "A guess among 50 equally likely tokens costs log(50) nats, shared by 16 positions.",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip

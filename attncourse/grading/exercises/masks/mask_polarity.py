@@ -4,8 +4,9 @@ import math
 
 import torch
 
-from attncourse.grading.compare import Case
+from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.observe import Case
 
 VISIBLE = {
     "attend": lambda x: x,
@@ -14,15 +15,14 @@ VISIBLE = {
     "additive": lambda x: x > -math.inf,
 }
 
-
 # Finite, so they hide nothing; each is the largest that some threshold takes as hidden.
-LARGE_BIASES = -200.0, -1e4, -1e9, torch.finfo(torch.float32).min
+LARGE_BIASES = {"-200": -200.0, "-1e4": -1e4, "-1e9": -1e9, "the lowest float": -torch.finfo().max}
 
 # Names that are no convention; each is one for some careless comparison.
 UNKNOWN = "True hides", "Attend", "hid", "zero", "additive ", ""
 
 
-def spec(mask, convention):
+def definition(mask, convention):
     """One entry at a time."""
     if convention not in VISIBLE:
         raise ValueError(f"unknown convention {convention!r}")
@@ -37,14 +37,14 @@ def cases(seed: int) -> list[Case]:
     hidden = torch.rand(2, 1, 5, 7, generator=g) < 0.4
     integers = torch.randint(-1, 3, (3, 7), generator=g)
     integers[0, :4] = torch.tensor([-1, 0, 1, 2])
-    integers[1, :2] = 256  # 0 in eight bits
+    integers[1, :6] = torch.tensor([2**8, -(2**8), 2**16, -(2**16), 2**32, -(2**32)])
     floats = 5 * torch.randn(5, 11, generator=g)
     floats[torch.rand(5, 11, generator=g) < 0.3] = -math.inf
     floats[0, :4] = torch.tensor([-math.inf, 0.0, 2.5, -2.5])
-    floats[1, :5] = torch.tensor([*LARGE_BIASES, 1e9])
+    floats[1, :5] = torch.tensor([*LARGE_BIASES.values(), 1e9])
     masks = dict(zip(VISIBLE, (attend, hidden, integers, floats), strict=True))
-    calls = [*((x, name) for name, x in masks.items()), *((attend, name) for name in UNKNOWN)]
-    return [Case(f'convention "{name}"', (x, name), gradients=False) for x, name in calls]
+    masks |= {name: attend if k else integers for k, name in enumerate(UNKNOWN)}
+    return [Case(f'convention "{name}"', (x, name), gradients=False) for name, x in masks.items()]
 
 
 ACCEPTED = Accepted()
@@ -105,208 +105,77 @@ def error_of_its_own(mask, convention):
 
     if convention not in VISIBLE:
         raise UnknownConvention(convention)
-    return spec(mask, convention)
-
-
-MISTAKES = Mistakes()
-
-
-def translate(mask, convention, **changed):
-    """The right translation, except where a mistake changes the rule of one convention."""
-    if convention in changed:
-        return changed[convention](mask)
-    return one_branch_each(mask, convention)
-
-
-@MISTAKES.add('Every mask is read by the rule "0 hides"; that is one convention of four.')
-def as_found(mask, convention):
-    return mask != 0
-
-
-@MISTAKES.add('The rule "0 hides" is applied to every known convention.')
-def as_found_with_names(mask, convention):
-    return translate(mask, convention, **dict.fromkeys(VISIBLE, lambda x: x != 0))
-
-
-@MISTAKES.add('"hidden" is not inverted: there True means that the pair is hidden.')
-def hidden_not_inverted(mask, convention):
-    return translate(mask, convention, hidden=lambda x: x)
-
-
-@MISTAKES.add('"attend" is inverted, although it already means what we want.')
-def attend_inverted(mask, convention):
-    return translate(mask, convention, attend=lambda x: ~x)
-
-
-@MISTAKES.add('"attend" and "hidden" are mixed up.')
-def mixed_up(mask, convention):
-    return translate(mask, convention, attend=lambda x: ~x, hidden=lambda x: x)
-
-
-@MISTAKES.add('"zero_hides" is inverted: a pair with 0 is hidden.')
-def zero_shows(mask, convention):
-    return translate(mask, convention, zero_hides=lambda x: x == 0)
-
-
-@MISTAKES.add('"zero_hides": only 1 is taken as visible; every integer but 0 is.')
-def only_one_shows(mask, convention):
-    return translate(mask, convention, zero_hides=lambda x: x == 1)
-
-
-@MISTAKES.add('"zero_hides": negative integers are taken as hidden; only 0 hides.')
-def negative_hides(mask, convention):
-    return translate(mask, convention, zero_hides=lambda x: x > 0)
-
-
-@MISTAKES.add('"zero_hides": eight bits are too few; 256 becomes 0 there and is hidden.')
-def in_eight_bits(mask, convention):
-    return translate(mask, convention, zero_hides=lambda x: x.to(torch.int8).bool())
-
-
-@MISTAKES.add('"zero_hides": the integers are returned as they are; return booleans.')
-def integers_returned(mask, convention):
-    return translate(mask, convention, zero_hides=lambda x: x)
-
-
-@MISTAKES.add("~ on integers flips bits: ~0 is -1 and ~1 is -2, so both count as True.")
-def bitwise_not(mask, convention):
-    return translate(mask, convention, zero_hides=lambda x: (~x).bool())
-
-
-@MISTAKES.add(
-    '"additive": 0 is taken as hidden; adding 0 leaves a score alone, so the pair is visible.'
-)
-def zero_bias_hides(mask, convention):
-    return translate(mask, convention, additive=lambda x: x != 0)
-
-
-@MISTAKES.add(
-    '"additive": only 0 is taken as visible; a finite bias moves a score and hides nothing.'
-)
-def bias_hides(mask, convention):
-    return translate(mask, convention, additive=lambda x: x == 0)
-
-
-@MISTAKES.add('"additive": negative biases are taken as hidden; only minus infinity hides.')
-def negative_bias_hides(mask, convention):
-    return translate(mask, convention, additive=lambda x: x >= 0)
-
-
-def hiding_from(largest_hidden):
-    """Every bias up to this one is taken as hidden."""
-
-    def read(mask, convention):
-        return translate(mask, convention, additive=lambda x: x > largest_hidden)
-
-    return read
-
-
-for bias, name in zip(LARGE_BIASES, ("-200", "-1e4", "-1e9", "the smallest float"), strict=True):
-    MISTAKES.add(
-        f'"additive": a large negative number ({name}) is taken as hidden; only minus infinity hides.'
-    )(hiding_from(bias))
-
-
-@MISTAKES.add(
-    '"additive": large numbers of either sign are taken as hidden; only minus infinity hides.'
-)
-def large_hides(mask, convention):
-    return translate(mask, convention, additive=lambda x: x.abs() < 1e6)
-
-
-@MISTAKES.add('"additive": a large positive number is taken as hidden; only minus infinity hides.')
-def large_positive_hides(mask, convention):
-    return translate(mask, convention, additive=lambda x: (x != -math.inf) & (x < 1e6))
-
-
-@MISTAKES.add('"additive" is inverted: minus infinity hides.')
-def infinity_shows(mask, convention):
-    return translate(mask, convention, additive=torch.isinf)
-
-
-@MISTAKES.add('"additive": the floats are returned as they are; return booleans.')
-def floats_returned(mask, convention):
-    return translate(mask, convention, additive=lambda x: x)
-
-
-@MISTAKES.add("The mask is inverted in place, which changes the caller's tensor.")
-def in_place(mask, convention):
-    return translate(mask, convention, hidden=lambda x: x.logical_not_())
-
-
-@MISTAKES.add('An unknown convention is silently read as "attend"; raise a ValueError.')
-def unknown_is_attend(mask, convention):
-    return translate(mask, convention if convention in VISIBLE else "attend")
-
-
-@MISTAKES.add('An unknown convention is silently read as "hidden"; raise a ValueError.')
-def unknown_is_hidden(mask, convention):
-    return translate(mask, convention if convention in VISIBLE else "hidden")
-
-
-@MISTAKES.add(
-    '"in" on a text finds parts of words: "hid", "zero" and "" pass as names. Compare with ==, or use '
-    "a tuple."
-)
-def part_of_a_text(mask, convention):
-    if convention not in "attend hidden zero_hides additive":
-        raise ValueError(convention)
-    return spec(mask, convention) if convention in VISIBLE else mask != 0
-
-
-@MISTAKES.add(
-    'The name is tidied with lower() or strip(), so "Attend" or "additive " passes; take it as it is.'
-)
-def tidied(mask, convention):
-    return translate(mask, convention.lower().strip())
-
-
-def beginning(mask, convention):
-    for part, name in (("att", "attend"), ("hid", "hidden"), ("zero", "zero_hides")):
-        if part in convention:
-            return spec(mask, name)
-    return translate(mask, convention)
-
-
-MISTAKES.add('A part of the name is enough, so "hid" or "zero" passes; compare whole names.')(
-    beginning
-)
-
-
-@MISTAKES.add("An unknown convention returns None; raise a ValueError.")
-def unknown_is_none(mask, convention):
-    return translate(mask, convention) if convention in VISIBLE else None
-
-
-@MISTAKES.add("An unknown convention raises a KeyError; the statement asks for a ValueError.")
-def unknown_is_key_error(mask, convention):
-    return spec(mask, convention) if VISIBLE[convention] else None
-
-
-@MISTAKES.add(
-    "An unknown convention raises NotImplementedError; the statement asks for a ValueError."
-)
-def unknown_is_not_implemented(mask, convention):
-    if convention not in VISIBLE:
-        raise NotImplementedError(convention)
-    return translate(mask, convention)
-
+    return definition(mask, convention)
+
+
+def reading(rest=definition, **rules):
+    """Other ``rules`` for some names; ``rest`` reads the mask under any other."""
+    return lambda mask, name: rules[name](mask) if name in rules else rest(mask, name)
+
+
+def instead_of_an_error(answer):
+    """What is done with the mask and the name where the name is no convention."""
+    return lambda mask, name: (definition if name in VISIBLE else answer)(mask, name)
+
+
+def raising(error):
+    def answer(mask, name):
+        raise error(name)
+
+    return answer
+
+
+MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
+    ('Every mask is read by the rule "0 hides"; that is one convention of four.', lambda x, _: x != 0),
+    ('The rule "0 hides" is applied to every known convention.', reading(**dict.fromkeys(VISIBLE, lambda x: x != 0))),
+    ('"hidden" is not inverted: there True means that the pair is hidden.', reading(hidden=lambda x: x)),
+    ('"attend" is inverted, although it already means what we want.', reading(attend=torch.logical_not)),
+    ('"attend" and "hidden" are mixed up.', reading(attend=torch.logical_not, hidden=lambda x: x)),
+    ('"zero_hides" is inverted: a pair with 0 is hidden.', reading(zero_hides=lambda x: x == 0)),
+    ('"zero_hides": only 1 is taken as visible; every integer but 0 is.', reading(zero_hides=lambda x: x == 1)),
+    ('"zero_hides": negative integers are taken as hidden; only 0 hides.', reading(zero_hides=lambda x: x > 0)),
+    *((f'"zero_hides": {bits} bits are too few; {2**bits:,} becomes 0 there and is hidden.',
+       reading(zero_hides=lambda x, kind=kind: x.to(kind).bool()))
+      for bits, kind in ((8, torch.int8), (16, torch.int16), (32, torch.int32))),
+    ('"zero_hides": the integers are returned as they are; return booleans.', reading(zero_hides=lambda x: x)),
+    ("~ on integers flips bits: ~0 is -1 and ~1 is -2, so both count as True.",
+     reading(zero_hides=lambda x: (~x).bool())),
+    ('"additive": 0 is taken as hidden; adding 0 leaves a score alone, so the pair is visible.',
+     reading(additive=lambda x: x != 0)),
+    ('"additive": only 0 is taken as visible; a finite bias moves a score and hides nothing.',
+     reading(additive=lambda x: x == 0)),
+    ('"additive": negative biases are taken as hidden; only minus infinity hides.',
+     reading(additive=lambda x: x >= 0)),
+    *((f'"additive": a large negative number ({name}) is taken as hidden; only minus infinity hides.',
+       reading(additive=lambda x, bias=bias: x > bias)) for name, bias in LARGE_BIASES.items()),
+    ('"additive": large numbers of either sign are taken as hidden; only minus infinity hides.',
+     reading(additive=lambda x: x.abs() < 1e6)),
+    ('"additive": a large positive number is taken as hidden; only minus infinity hides.',
+     reading(additive=lambda x: (x != -math.inf) & (x < 1e6))),
+    ('"additive" is inverted: minus infinity hides.', reading(additive=torch.isinf)),
+    ('"additive": the floats are returned as they are; return booleans.', reading(additive=lambda x: x)),
+    ("The mask is inverted in place, which changes the caller's tensor.",
+     reading(hidden=torch.Tensor.logical_not_)),
+    *((f'An unknown convention is silently read as "{name}"; raise a ValueError.',
+       instead_of_an_error(lambda x, _, name=name: definition(x, name))) for name in VISIBLE),
+    ('"in" on a text finds parts of words: "hid", "zero" and "" pass as names. Compare with ==, or use a tuple.',
+     instead_of_an_error(lambda x, name: x != 0 if name in " ".join(VISIBLE) else definition(x, name))),
+    ('The name is tidied with lower() or strip(), so "Attend" or "additive " passes; take it as it is.',
+     lambda x, name: definition(x, name.lower().strip())),
+    ('A part of the name is enough, so "hid" or "zero" passes; compare whole names.',
+     lambda x, name: definition(x, next((known for known in VISIBLE if known[:3] in name), name))),
+    ("An unknown convention returns None; raise a ValueError.", instead_of_an_error(lambda *_: None)),
+    *((f"An unknown convention raises {error.__name__}; the statement asks for a ValueError.",
+       instead_of_an_error(raising(error))) for error in (KeyError, NotImplementedError)),
+))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="mask_polarity",
-    answer="to_attend",
-    title="Four conventions, one meaning",
-    kind="Repair",
-    points=2,
-    difficulty=2,
-    minutes=15,
-    needs="section 'In the wild' of chapter 2",
-    judge=Calls(spec, cases, gradients=False),
+    name="mask_polarity", answer="to_attend", title="Four conventions, one meaning", kind="Repair",
+    points=2, difficulty=2, minutes=15, needs="section 'In the wild' of chapter 2",
+    judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Ask of each convention: which entries hide? True, 0, minus infinity, or False.",
         'Two of the four need no logic at all, and "hidden" is the opposite of "attend".',
         'mask, ~mask, mask != 0, mask != -math.inf; and a final "raise ValueError(convention)".',
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip

@@ -1,67 +1,62 @@
 """Exercise one_mask_per_sample: a (batch, n, m) mask must not become one mask per head."""
 
-import math
-
 import torch
 import torch.nn.functional as F
 
-from attncourse import spec as definitions
-from attncourse.grading.compare import Case
+from attncourse import spec
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.families import ATTENTION, in_place, masks, mistakes_of
+from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
+from attncourse.grading.observe import Case
+from attncourse.grading.recipe import Given, Recipe
 
 
-def spec(query, key, value, mask):
-    """Each head of a sample uses the mask of its sample, or the one mask for all."""
-    batch, heads, n, _ = query.shape
-    m = key.size(2)
-    full = torch.zeros(batch, heads, n, m, dtype=torch.bool)
-    for b in range(batch):
-        for h in range(heads):
-            full[b, h] = {2: lambda: mask, 3: lambda b=b: mask[b], 4: lambda b=b, h=h: mask[b, h]}[
-                mask.dim()
-            ]()
-    return definitions.scaled_dot_product_attention(query, key, value, full)[0]
+def definition(query, key, value, mask):
+    """One sample after the other, each with its mask or the one for all."""
+    masks = mask if mask.dim() > 2 else [mask] * len(query)
+    samples = zip(query.split(1), key.split(1), value.split(1), masks, strict=True)
+    return torch.cat([spec.scaled_dot_product_attention(*x)[0] for x in samples])
+
+
+CALLS = (  # what is special, b h n m d e, how loud, axes of the mask before (n, m)
+    ("3 samples, 3 heads, one mask per sample", (3, 3, 5, 7, 4, 6), 1, (3,)),
+    ("2 samples, 3 heads, one mask per sample", (2, 3, 5, 7, 4, 6), 1, (2,)),
+    ("3 samples, 1 head, one mask per sample", (3, 1, 4, 4, 5, 2), 2, (3,)),
+    ("1 sample, 2 heads, one mask per sample", (1, 2, 3, 5, 6, 4), 2, (1,)),
+    ("2 samples, 3 heads, one mask for all", (2, 3, 5, 7, 6, 4), 1, ()),
+    ("4 samples, 4 heads, 4 queries, one mask for all", (4, 4, 4, 4, 5, 3), 2, ()),
+    ("3 samples, 2 heads, one mask per head", (3, 2, 5, 4, 7, 6), 2, (3, 2)),
+    ("1 query, values 1 wide", (2, 3, 1, 5, 4, 1), 2, (2,)),
+    ("large scores", (2, 2, 4, 6, 5, 3), 144, (2,)),
+    ("scores near 768 and -768", (2, 2, 5, 6, 4, 3), alternating, (2,)),
+    ("scores far below zero", (2, 3, 4, 5, 16, 6), far_below_zero, (2,)),
+)  # fmt: skip
 
 
 def cases(seed: int) -> list[Case]:
-    """As many samples as heads, more, fewer, one; masks with two, three and four axes."""
-    g = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
 
-    def case(label, b, h, n, m, *mask_axes, e=4, loud=1.0):
-        shapes = (b, h, n, 5), (b, h, m, 5), (b, h, m, e)
-        mask = torch.rand(*mask_axes, n, m, generator=g) < 0.5
-        mask[..., m // 2] = True  # no row is empty
-        mask[..., 0, 0], mask[..., 0, 1] = True, False  # and masks are no all-or-nothing
-        query, key, value = (torch.randn(s, generator=g) for s in shapes)
-        return Case(label, (loud * query, key, value, mask))
+    def mask(n, m, axes):
+        visible = torch.rand(*axes, n, m, generator=generator) < 0.5
+        visible[..., m // 2] = True  # no row is empty
+        visible[..., 0, 0], visible[..., 0, 1] = True, False
+        return visible
 
-    return [
-        case("3 samples, 3 heads, one mask per sample", 3, 3, 5, 7, 3),
-        case("2 samples, 3 heads, one mask per sample", 2, 3, 5, 7, 2),
-        case("3 samples, 1 head, one mask per sample", 3, 1, 4, 4, 3),
-        case("1 sample, 2 heads, one mask per sample", 1, 2, 3, 5, 1),
-        case("2 samples, 3 heads, one mask for all", 2, 3, 5, 7),
-        case("4 samples, 4 heads, 4 queries, one mask for all", 4, 4, 4, 4),
-        case("3 samples, 2 heads, one mask per head", 3, 2, 5, 4, 3, 2),
-        case("one query, values 1 wide", 2, 3, 1, 5, 2, e=1),
-        case("large scores", 2, 2, 4, 6, 2, loud=144.0),
-    ]
+    calls = [(what, x, loud, mask(*x[2:4], axes)) for what, x, loud, axes in CALLS]
+    return sized_cases(seed, "b h n m d e", "b h n d, b h m d, b h m e", calls)
 
 
-def attend(query, key, value, mask, fill=-math.inf):
-    """Attention as found: the mask is broadcast as it comes."""
-    scores = query @ key.mT / math.sqrt(query.size(-1))
-    return torch.softmax(scores.masked_fill(~mask, fill), dim=-1) @ value
+def aligned(mask, query):
+    """The mask, made to broadcast to the scores."""
+    return mask[:, None] if mask.dim() == 3 else mask
 
 
-ACCEPTED = Accepted()
+def reading(align):
+    return lambda q, k, v, mask: Given(q, k, v, align(mask, q))
 
 
-@ACCEPTED.add
-def unsqueeze_when_three_axes(query, key, value, mask):
-    if mask.dim() == 3:
-        mask = mask.unsqueeze(1)
-    return attend(query, key, value, mask)
+RIGHT = Recipe(reading(aligned), answer=lambda output, weights, scores, x: output)
+ACCEPTED = Accepted(unsqueezed_when_three_axes=RIGHT)
 
 
 @ACCEPTED.add
@@ -72,165 +67,75 @@ def fused(query, key, value, mask):
 
 @ACCEPTED.add
 def repeated_for_each_head(query, key, value, mask):
-    b, h, n, _ = query.shape
+    b, h, n, d = query.shape
     if mask.dim() == 2:
         mask = mask.expand(b, n, -1)
     if mask.dim() == 3:
         mask = mask.repeat_interleave(h, dim=0).reshape(b, h, n, -1)
-    return attend(query, key, value, mask, -1e9)
+    scores = (query @ key.mT / d**0.5).masked_fill(~mask, -1e9)
+    return torch.softmax(scores, dim=-1) @ value
 
 
 @ACCEPTED.add
 def loop_over_samples(query, key, value, mask):
-    masks = mask if mask.dim() > 2 else [mask] * len(query)
-    pairs = zip(query, key, value, masks, strict=True)
-    return torch.stack([attend(q, k, v, visible) for q, k, v, visible in pairs])
+    each = mask if mask.dim() > 2 else [mask] * len(query)
+    scores = [(q @ k.mT * q.size(-1) ** -0.5) for q, k in zip(query, key, strict=True)]
+    hidden = [s.where(m, -torch.inf) for s, m in zip(scores, each, strict=True)]
+    return torch.stack([s.softmax(-1) @ v for s, v in zip(hidden, value, strict=True)])
 
 
 @ACCEPTED.add
 def einsum_in_float64(query, key, value, mask):
     query, key, value = query.double(), key.double(), value.double()
-    bias = torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
+    bias = torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)
     bias = bias.view(len(query), 1, *mask.shape[1:]) if mask.dim() == 3 else bias
     scores = torch.einsum("bhnd,bhmd->bhnm", query, key) / query.size(-1) ** 0.5
     return torch.einsum("bhnm,bhme->bhne", (scores + bias).softmax(-1), value)
 
 
-MISTAKES = Mistakes()
-
-
-def per_sample(query, key, value, mask, change):
-    """Right for masks with two and four axes; ``change`` makes four of three."""
-    return attend(query, key, value, change(mask) if mask.dim() == 3 else mask)
-
-
-@MISTAKES.add("The (batch, n, m) mask is read as one mask per head; it needs an axis for heads.")
-def as_found(query, key, value, mask):
-    return attend(query, key, value, mask)
-
-
-@MISTAKES.add(
-    "Only masks with four axes are left alone; one with two axes is for all and needs no axis either."
-)
-def always_unsqueezed(query, key, value, mask):
-    return attend(query, key, value, mask if mask.dim() == 4 else mask.unsqueeze(1))
-
-
-@MISTAKES.add("A mask with two axes gets an axis too; add one only for three axes.")
-def every_mask_unsqueezed(query, key, value, mask):
-    return attend(query, key, value, mask.unsqueeze(1))
-
-
-@MISTAKES.add("An axis is put into masks with four axes as well; they already fit.")
-def four_axes_unsqueezed(query, key, value, mask):
-    return attend(query, key, value, mask.unsqueeze(1) if mask.dim() > 2 else mask)
-
-
-@MISTAKES.add(
-    "The axis is put in only where the shapes do not fit; with as many samples as heads they fit "
-    "and the result is wrong."
-)
-def only_when_it_fails(query, key, value, mask):
-    if mask.dim() == 3 and mask.size(0) not in (1, query.size(1)):
-        mask = mask.unsqueeze(1)
-    return attend(query, key, value, mask)
-
-
-@MISTAKES.add("The axis is put in only where there are as many samples as heads.")
-def only_when_equal(query, key, value, mask):
-    return per_sample(
-        query, key, value, mask, lambda x: x[:, None] if len(x) == query.size(1) else x
-    )
-
-
-@MISTAKES.add("The axis stands behind the queries: (batch, n, 1, m); it belongs behind the batch.")
-def axis_behind_queries(query, key, value, mask):
-    return per_sample(query, key, value, mask, lambda x: x.unsqueeze(2))
-
-
-@MISTAKES.add("The axis stands behind the keys: (batch, n, m, 1); it belongs behind the batch.")
-def axis_behind_keys(query, key, value, mask):
-    return per_sample(query, key, value, mask, lambda x: x.unsqueeze(3))
-
-
-@MISTAKES.add("Every sample gets the mask of the first one.")
-def first_mask(query, key, value, mask):
-    return per_sample(query, key, value, mask, lambda x: x[0])
-
-
-@MISTAKES.add(
-    "The masks of all samples are joined into one; a pair is visible if any sample allows it."
-)
-def any_sample(query, key, value, mask):
-    return per_sample(query, key, value, mask, lambda x: x.any(0))
-
-
-@MISTAKES.add(
-    "The masks of all samples are joined into one; a pair is visible if all samples allow it."
-)
-def all_samples(query, key, value, mask):
-    return per_sample(query, key, value, mask, lambda x: x.all(0))
-
-
-@MISTAKES.add(
-    "The masks are repeated in the wrong order: repeat gives m0 m1 m0 m1, the heads of one sample "
-    "need m0 m0 m1 m1 (repeat_interleave)."
-)
-def repeated_in_wrong_order(query, key, value, mask):
-    h = query.size(1)
-    return per_sample(
-        query, key, value, mask, lambda x: x.repeat(h, 1, 1).view(-1, h, *x.shape[1:])
-    )
-
-
-@MISTAKES.add("A mask per head is cut down to that of head 0.")
-def head_zero(query, key, value, mask):
-    return unsqueeze_when_three_axes(query, key, value, mask[:, :1] if mask.dim() == 4 else mask)
-
-
-@MISTAKES.add("The mask is read the other way round; True = may attend.")
-def inverted(query, key, value, mask):
-    return unsqueeze_when_three_axes(query, key, value, ~mask)
-
-
-@MISTAKES.add("The mask is not used.")
-def unmasked(query, key, value, mask):
-    return attend(query, key, value, torch.ones(1, 1, dtype=torch.bool))
-
-
-@MISTAKES.add("Only masks with three axes are used; those with two or four are ignored.")
-def others_ignored(query, key, value, mask):
-    mask = mask[:, None] if mask.dim() == 3 else torch.ones_like(mask)
-    return attend(query, key, value, mask)
-
-
-@MISTAKES.add("The scores are not divided by sqrt(head_dim).")
-def unscaled(query, key, value, mask):
-    return unsqueeze_when_three_axes(query * math.sqrt(query.size(-1)), key, value, mask)
-
-
-@MISTAKES.add("The softmax runs over the queries (dim=-2); it runs over the keys.")
-def over_queries(query, key, value, mask):
-    mask = mask[:, None] if mask.dim() == 3 else mask
-    scores = query @ key.mT / math.sqrt(query.size(-1))
-    return torch.softmax(scores.masked_fill(~mask, -1e9), dim=-2) @ value
-
+MASKS = (  # what becomes of a mask x with three axes; h is the number of heads
+    ("The (batch, n, m) mask is read as one mask per head; it needs an axis for heads.", lambda x, h: x),
+    ("The axis is put in only where the shapes do not fit; with as many samples as heads they fit and the "
+     "result is wrong.", lambda x, h: x if len(x) in (1, h) else x[:, None]),
+    ("The axis is put in only where there are as many samples as heads.",
+     lambda x, h: x[:, None] if len(x) == h else x),
+    ("The axis stands behind the queries: (batch, n, 1, m); it belongs behind the batch.", lambda x, h: x[:, :, None]),
+    ("The axis stands behind the keys: (batch, n, m, 1); it belongs behind the batch.", lambda x, h: x[..., None]),
+    ("Every sample gets the mask of the first one.", lambda x, h: x[0]),
+    ("Every sample gets the mask of the last one.", lambda x, h: x[-1]),
+    ("The masks of all samples are joined into one; a pair is visible if any sample allows it.", lambda x, h: x.any(0)),
+    ("The masks of all samples are joined into one; a pair is visible if all samples allow it.", lambda x, h: x.all(0)),
+    ("The masks are repeated in the wrong order: repeat gives m0 m1 m0 m1, the heads of one sample need m0 m0 "
+     "m1 m1 (repeat_interleave).", lambda x, h: x.repeat(h, 1, 1).unflatten(0, (-1, h))),
+)  # fmt: skip
+OTHERS = (  # the same for masks with any number of axes; q is the query
+    ("Only masks with four axes are left alone; one with two axes is for all and needs no axis either.",
+     lambda x, q: x if x.dim() == 4 else x.unsqueeze(1)),
+    ("A mask with two axes gets an axis too; add one only for three axes.", lambda x, q: x.unsqueeze(1)),
+    ("An axis is put into masks with four axes as well; they fit already.",
+     lambda x, q: x.unsqueeze(1) if x.dim() > 2 else x),
+    ("The axis is put in wherever the first axis is as long as the batch; that of another mask can be, too. Count "
+     "the axes.", lambda x, q: x.unsqueeze(1) if len(x) == len(q) else x),
+    ("A mask per head is cut down to that of head 0.", lambda x, q: aligned(x[:, :1] if x.dim() == 4 else x, q)),
+    ("Only masks with three axes are used; those with two or four are ignored.",
+     lambda x, q: x[:, None] if x.dim() == 3 else torch.ones_like(x)),
+)  # fmt: skip
+MISTAKES = Mistakes(mistakes_of(RIGHT, *ATTENTION, masks, in_place))
+MISTAKES += [
+    *(RIGHT.but(says, given=reading(lambda x, q, align=align: align(x, q.size(1)) if x.dim() == 3 else x))
+      for says, align in MASKS),
+    *(RIGHT.but(says, given=reading(align)) for says, align in OTHERS),
+    RIGHT.but("The weights are returned as well; return the output only.", answer=lambda o, w, s, x: (o, w)),
+    RIGHT.but("The weights are returned instead of the output.", answer=lambda o, w, s, x: w),
+]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="one_mask_per_sample",
-    answer="attention_per_sample",
-    title="One mask per sample",
-    kind="Repair",
-    points=2,
-    difficulty=2,
-    minutes=10,
-    needs="section 'Where it breaks' of chapter 2",
-    judge=Calls(spec, cases),
+    name="one_mask_per_sample", answer="attention_per_sample", title="One mask per sample", kind="Repair",
+    points=2, difficulty=2, minutes=10, needs="section 'Where it breaks' of chapter 2",
+    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Broadcasting aligns axes from the right. Write (b, n, m) under (b, h, n, m) and look.",
         "A mask with three axes needs a fourth, of size 1, at the place of the heads.",
         "if mask.dim() == 3: mask = mask[:, None]. Masks with two or four axes stay as they are.",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip
