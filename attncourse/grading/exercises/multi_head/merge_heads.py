@@ -3,8 +3,9 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.compare import Case
+from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.observe import Case
 
 
 def cases(seed: int) -> list[Case]:
@@ -14,25 +15,25 @@ def cases(seed: int) -> list[Case]:
     def x(*shape):
         return torch.randn(shape, generator=g)
 
-    return [
-        Case("2 samples, 3 heads, 5 positions, head_dim 7", (x(2, 3, 5, 7),)),
-        Case("1 head", (x(2, 1, 3, 5),)),
-        Case("1 sample, 1 position, 4 heads, head_dim 2", (x(1, 4, 1, 2),)),
-        Case("heads that were split by a transpose", (x(2, 5, 3, 4).transpose(1, 2),)),
-        Case("more heads than positions, head_dim 1", (x(2, 5, 3, 1),)),
-        Case("as many heads as positions", (x(2, 3, 3, 4),)),
-        Case("the last two axes transposed", (x(2, 3, 4, 5).transpose(2, 3),)),
-        Case("another order in memory", (x(2, 4, 3, 5).permute(0, 2, 3, 1),)),
-        Case("1 head of 1 number", (x(2, 1, 3, 1),)),
-    ]
+    calls = (  # the first three have gradients
+        ("2 samples, 3 heads, 5 positions, head_dim 7", x(2, 3, 5, 7)),
+        ("1 sample, 1 position, 4 heads, head_dim 2", x(1, 4, 1, 2)),
+        ("heads that were split by a transpose", x(2, 5, 3, 4).transpose(1, 2)),
+        ("1 head", x(2, 1, 3, 5)),
+        ("more heads than positions, head_dim 1", x(2, 5, 3, 1)),
+        ("as many heads as positions", x(2, 3, 3, 4)),
+        ("the last two axes transposed", x(2, 3, 4, 5).transpose(2, 3)),
+        ("another order in memory", x(2, 4, 3, 5).permute(0, 2, 3, 1)),
+        ("1 head of 1 number", x(2, 1, 3, 1)),
+    )
+    return [Case(what, (heads,), gradients=k < 3) for k, (what, heads) in enumerate(calls)]
 
 
-ACCEPTED = Accepted()
-
-
-@ACCEPTED.add
-def transpose_and_flatten(heads):
+def merge(heads):
     return heads.transpose(1, 2).flatten(2)
+
+
+ACCEPTED = Accepted(transpose_and_flatten=merge)
 
 
 @ACCEPTED.add
@@ -67,116 +68,49 @@ def stack_and_flatten(heads):
     return torch.stack([heads[:, h] for h in range(heads.size(1))], dim=2).flatten(start_dim=-2)
 
 
-MISTAKES = Mistakes()
+def read(heads, n):
+    """The numbers in this order, cut after the positions."""
+    return heads.reshape(len(heads), n, -1)
 
 
-@MISTAKES.add(
-    "The heads still stand before the positions when the memory is read row by row, so positions "
-    "mix. This is the code as found: transpose first."
-)
-def as_found(heads):
-    batch, num_heads, n, head_dim = heads.shape
-    return heads.reshape(batch, n, num_heads * head_dim)
-
-
-@MISTAKES.add("view cannot cross a transpose; call .contiguous() first, or use reshape or flatten.")
-def view_after_transpose(heads):
-    batch, num_heads, n, head_dim = heads.shape
-    return heads.transpose(1, 2).view(batch, n, num_heads * head_dim)
-
-
-@MISTAKES.add(
-    "The wrong axes are exchanged: positions and head_dim instead of heads and positions."
-)
-def wrong_transpose(heads):
-    batch, num_heads, n, head_dim = heads.shape
-    return heads.transpose(2, 3).reshape(batch, n, num_heads * head_dim)
-
-
-@MISTAKES.add("The positions stand last before the reshape, so positions mix.")
-def positions_last(heads):
-    batch, num_heads, n, head_dim = heads.shape
-    return heads.permute(0, 1, 3, 2).transpose(1, 2).reshape(batch, n, num_heads * head_dim)
-
-
-@MISTAKES.add(
-    "The heads are interleaved: number 0 of every head, then number 1. Write head 0 in full first."
-)
-def interleaved(heads):
-    return heads.permute(0, 2, 3, 1).flatten(2)
-
-
-@MISTAKES.add("The heads are added; put them side by side.")
-def added(heads):
-    return heads.sum(dim=1)
-
-
-@MISTAKES.add("The heads are averaged; put them side by side.")
-def averaged(heads):
-    return heads.mean(dim=1)
-
-
-@MISTAKES.add("Only the first head is returned.")
-def first_head(heads):
-    return heads[:, 0]
-
-
-@MISTAKES.add("The heads are strung along the sequence; put them side by side in the width.")
-def along_the_sequence(heads):
-    return heads.flatten(1, 2)
-
-
-@MISTAKES.add("The result is (batch, width, n); the positions come before the width.")
-def width_before_positions(heads):
-    return heads.transpose(2, 3).flatten(1, 2)
-
-
-@MISTAKES.add("The heads keep their own axis; flatten (heads, head_dim) into one.")
-def not_flattened(heads):
-    return heads.transpose(1, 2)
-
-
-@MISTAKES.add("The batch is flattened as well; the result has three axes.")
-def batch_flattened(heads):
-    return heads.transpose(1, 2).flatten(2).flatten(0, 1)
-
-
-@MISTAKES.add("The heads come out in the reverse order; head 0 fills the first numbers.")
-def reversed_heads(heads):
-    return heads.flip(1).transpose(1, 2).flatten(2)
-
-
-@MISTAKES.add("Batch and sequence are exchanged; return (batch, n, width).")
-def sequence_first(heads):
-    return heads.permute(2, 0, 1, 3).flatten(2)
-
-
-@MISTAKES.add("squeeze() drops axes of size 1; one sample or one position must stay.")
-def squeezed(heads):
-    return heads.transpose(1, 2).flatten(2).squeeze()
-
-
-@MISTAKES.add("No gradient flows back to the heads; they are detached.")
-def detached(heads):
-    return heads.detach().transpose(1, 2).flatten(2)
-
+SHARED = Mistakes(Mistake(says, answer) for says, answer in (  # multi_head_attention knows them, too
+    ("The heads still stand before the positions when the memory is read row by row, so positions mix: "
+     "transpose first.", lambda x: read(x, x.size(2))),
+    ("view cannot cross a transpose; call .contiguous() first, or use reshape or flatten.",
+     lambda x: x.transpose(1, 2).view(len(x), x.size(2), -1)),
+    ("The wrong axes are exchanged: positions and head_dim instead of heads and positions.",
+     lambda x: read(x.mT, x.size(2))),
+    ("The positions stand last before the reshape, so positions mix.",
+     lambda x: read(x.permute(0, 3, 1, 2), x.size(2))),
+    ("The heads are interleaved: number 0 of every head, then number 1. Write head 0 in full first.",
+     lambda x: x.permute(0, 2, 3, 1).flatten(2)),
+    ("The heads come out in the reverse order; head 0 fills the first numbers.",
+     lambda x: merge(x.flip(1))),
+))  # fmt: skip
+MISTAKES = SHARED + [Mistake(says, answer) for says, answer in (
+    ("The heads are added; put them side by side.", lambda x: x.sum(1)),
+    ("The heads are averaged; put them side by side.", lambda x: x.mean(1)),
+    ("Only the first head is returned.", lambda x: x[:, 0]),
+    ("The heads are strung along the sequence; put them side by side in the width.",
+     lambda x: x.flatten(1, 2)),
+    ("The result is (batch, width, n); the positions come before the width.",
+     lambda x: x.mT.flatten(1, 2)),
+    ("The heads keep their own axis; flatten (heads, head_dim) into one.", lambda x: x.transpose(1, 2)),
+    ("The batch is flattened as well; the result has three axes.", lambda x: merge(x).flatten(0, 1)),
+    ("Batch and sequence are exchanged; return (batch, n, width).", lambda x: merge(x).transpose(0, 1)),
+    ("squeeze() drops axes of size 1; one sample or one position must stay.",
+     lambda x: merge(x).squeeze()),
+    ("No gradient flows back to the heads; they are detached.", lambda x: merge(x).detach()),
+)]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="merge_heads",
-    answer="merge_heads",
-    title="Merge the heads",
-    kind="Repair",
-    points=2,
-    difficulty=2,
-    minutes=10,
-    needs="section 'By hand' of chapter 3",
-    judge=Calls(spec.merge_heads, cases),
+    name="merge_heads", title="Merge the heads", kind="Repair",
+    points=2, difficulty=2, minutes=10, needs="section 'By hand' of chapter 3",
+    judge=Calls(spec.merge_heads, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "A reshape reads the numbers in the order in which they lie. Which axis moves fastest?",
         "Next to each other must come: all numbers of head 0 at position 0, then head 1, still "
         "at position 0. So the heads must stand right before head_dim.",
         "return heads.transpose(1, 2).flatten(2)",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip

@@ -1,11 +1,19 @@
 """Exercise multi_head_attention: project, split, attend, merge, project."""
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.compare import Case
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercises.multi_head import merge_heads, split_heads
+from attncourse.grading.exercises.multi_head.merge_heads import merge
+from attncourse.grading.exercises.multi_head.split_heads import split
+from attncourse.grading.families import ATTENTION, in_place, mistakes_of, outputs, weights
+from attncourse.grading.inputs import alternating, sized_cases
+from attncourse.grading.observe import Case
+from attncourse.grading.recipe import Given, Recipe, triangle
 
 
 def definition(query, key, value, w_q, w_k, w_v, w_o, num_heads):
@@ -15,64 +23,50 @@ def definition(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     return spec.multi_head_attention(query, key, value, params, num_heads)
 
 
+CALLS = (  # what is special, b n m w k v, how loud, num_heads
+    ("2 samples, 5 queries, 6 keys, embed_dim 12, keys 7 and values 8 wide, 3 heads", (2, 5, 6, 12, 7, 8), 1, 3),
+    ("as many queries as keys, all widths 10, 2 heads", (3, 4, 4, 10, 10, 10), 1, 2),
+    ("1 head", (2, 2, 3, 5, 6, 7), 1, 1),
+    ("1 query, 4 heads of 1 number", (2, 1, 3, 4, 5, 6), 1, 4),
+    ("1 sample, 1 query, 1 key", (1, 1, 1, 6, 5, 4), 1, 3),
+    ("large scores", (1, 4, 5, 6, 6, 6), 900, 2),
+    ("scores near 768 and -768", (1, 4, 5, 4, 4, 3), alternating, 1),
+)  # fmt: skip
+
+
 def cases(seed: int) -> list[Case]:
-    """Inputs of three widths and two lengths; all widths equal; saturated scores; one head."""
-    g = torch.Generator().manual_seed(seed)
-
-    def call(b, n, m, width, kdim, vdim, heads, loud=1.0):
-        inputs = (b, n, width), (b, m, kdim), (b, m, vdim)
-        matrices = (width, width), (width, kdim), (width, vdim), (width, width)
-        query, key, value = (torch.randn(s, generator=g) for s in inputs)
-        w = [torch.randn(s, generator=g) / s[1] ** 0.5 for s in matrices]
-        return (loud * query, key, value, *w, heads)
-
-    return [
-        Case(
-            "2 samples, 3 queries, 4 keys, embed_dim 10, keys 7 and values 8 wide, 5 heads",
-            call(2, 3, 4, 10, 7, 8, 5),
-        ),
-        Case("all widths 6, 3 heads", call(1, 5, 4, 6, 6, 6, 3)),
-        # float32 rounds the large scores, and the gradients of W^Q and W^K with them
-        Case("large scores", call(1, 4, 5, 6, 6, 6, 2, loud=900.0), gradients=False),
-        Case("1 head", call(2, 2, 3, 5, 5, 5, 1)),
-        Case("1 query, 4 heads of 1 number", call(2, 1, 3, 4, 4, 4, 4)),
-        Case("as many queries as keys", call(1, 3, 3, 6, 6, 6, 2)),
-    ]
+    """Matrices that keep numbers of their size; the last case does not mix the scores of its inputs."""
+    found = sized_cases(seed, "b n m w k v", "b n w, b m k, b m v, w w, w k, w v, w w", CALLS)
+    for w in (w for case in found for w in case.args[3:7]):
+        w /= w.size(1) ** 0.5
+    for w in found[-1].args[3:5]:
+        torch.nn.init.eye_(w)
+    return found
 
 
-def attend(q, k, v, scale=None, axis=-1):
-    """Output and weights of heads that are already split."""
-    scale = q.size(-1) ** -0.5 if scale is None else scale
-    weights = torch.softmax(q @ k.mT * scale, dim=axis)
-    return weights @ v, weights
+def given(query, key, value, w_q, w_k, w_v, w_o, num_heads, split=split):
+    pairs = (query, w_q), (key, w_k), (value, w_v)
+    return Given(*(split(x @ w.T, num_heads) for x, w in pairs), rest=w_o)
 
 
-def split(x, num_heads):
-    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+def answer(output, weights, scores, x, merge=merge):
+    return merge(output) @ x.rest.T, weights
 
 
-def merge(x):
-    return x.transpose(1, 2).flatten(2)
-
-
-ACCEPTED = Accepted()
-
-
-@ACCEPTED.add
-def split_attend_merge(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    q, k, v = (split(x @ w.T, num_heads) for x, w in ((query, w_q), (key, w_k), (value, w_v)))
-    out, weights = attend(q, k, v)
-    return merge(out) @ w_o.T, weights
+RIGHT = Recipe(given, answer=answer)
+ACCEPTED = Accepted(
+    split_attend_merge=RIGHT,
+    in_double=lambda *args: list(RIGHT(*(x.double() for x in args[:-1]), args[-1])),
+)
 
 
 @ACCEPTED.add
 def one_head_after_the_other(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     outputs, maps = [], []
-    rows = (w.chunk(num_heads, dim=0) for w in (w_q, w_k, w_v))
-    for wq, wk, wv in zip(*rows, strict=True):
-        out, weights = attend(query @ wq.T, key @ wk.T, value @ wv.T)
-        outputs.append(out)
-        maps.append(weights)
+    for wq, wk, wv in zip(*(w.chunk(num_heads) for w in (w_q, w_k, w_v)), strict=True):
+        scores = query @ wq.T @ (key @ wk.T).transpose(1, 2) / len(wq) ** 0.5
+        maps.append(torch.softmax(scores, dim=-1))
+        outputs.append(maps[-1] @ (value @ wv.T))
     return torch.cat(outputs, dim=-1) @ w_o.T, torch.stack(maps, dim=1)
 
 
@@ -89,212 +83,62 @@ def einsum(query, key, value, w_q, w_k, w_v, w_o, num_heads):
 
 @ACCEPTED.add
 def heads_added_after_their_slice_of_w_o(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    q, k, v = (
-        split(F.linear(x, w), num_heads) for x, w in ((query, w_q), (key, w_k), (value, w_v))
-    )
-    out, weights = attend(q, k, v)
-    slices = w_o.chunk(num_heads, dim=1)
-    return sum(out[:, h] @ w.T for h, w in enumerate(slices)), weights
-
-
-@ACCEPTED.add
-def in_double(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    x = [x.double() for x in (query, key, value, w_q, w_k, w_v, w_o)]
-    return list(split_attend_merge(*x, num_heads))
-
-
-MISTAKES = Mistakes()
-
-
-def project(query, key, value, w_q, w_k, w_v, num_heads):
     pairs = (query, w_q), (key, w_k), (value, w_v)
-    return tuple(split(x @ w.T, num_heads) for x, w in pairs)
+    q, k, v = (split(F.linear(x, w), num_heads) for x, w in pairs)
+    weights = F.softmax(q @ k.mT * (num_heads / len(w_q)) ** 0.5, dim=3)
+    return sum((weights @ v)[:, h] @ w.T for h, w in enumerate(w_o.chunk(num_heads, 1))), weights
 
 
-@MISTAKES.add("The output projection is missing: multiply the merged heads by w_o.T.")
-def no_output_projection(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    out, weights = attend(*project(query, key, value, w_q, w_k, w_v, num_heads))
-    return merge(out), weights
-
-
-@MISTAKES.add("w_o is not transposed: matrices are (out, in), so write merged @ w_o.T.")
-def w_o_not_transposed(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    out, weights = attend(*project(query, key, value, w_q, w_k, w_v, num_heads))
-    return merge(out) @ w_o, weights
-
-
-@MISTAKES.add("w_q, w_k and w_v are not transposed: matrices are (out, in), so write x @ w.T.")
-def not_transposed(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    return split_attend_merge(query, key, value, w_q.T, w_k.T, w_v.T, w_o, num_heads)
-
-
-@MISTAKES.add("The heads are merged without a transpose, so positions mix.")
-def merged_without_transpose(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    out, weights = attend(*project(query, key, value, w_q, w_k, w_v, num_heads))
-    return out.reshape(len(query), query.size(1), -1) @ w_o.T, weights
-
-
-@MISTAKES.add("The heads are split without a transpose, so each head holds several positions.")
-def split_without_transpose(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    def scramble(x):
-        return x.reshape(len(x), num_heads, x.size(1), x.size(-1) // num_heads)
-
-    pairs = (query, w_q), (key, w_k), (value, w_v)
-    out, weights = attend(*(scramble(x @ w.T) for x, w in pairs))
-    return merge(out) @ w_o.T, weights
-
-
-@MISTAKES.add("The heads are interleaved: head h is rows h * head_dim ... of w_q, w_k and w_v.")
-def interleaved(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    def every(x):
-        return x.unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2)
-
-    out, weights = attend(every(query @ w_q.T), every(key @ w_k.T), every(value @ w_v.T))
-    return merge(out) @ w_o.T, weights
-
-
-@MISTAKES.add("The scale uses embed_dim; each head divides by the square root of its head_dim.")
-def scaled_by_embed_dim(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    q, k, v = project(query, key, value, w_q, w_k, w_v, num_heads)
-    out, weights = attend(q, k, v, scale=w_q.size(0) ** -0.5)
-    return merge(out) @ w_o.T, weights
-
-
-@MISTAKES.add(
-    "The scale uses the number of heads; each head divides by the square root of head_dim."
-)
-def scaled_by_heads(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    q, k, v = project(query, key, value, w_q, w_k, w_v, num_heads)
-    out, weights = attend(q, k, v, scale=num_heads**-0.5)
-    return merge(out) @ w_o.T, weights
-
-
-@MISTAKES.add("The scale uses the number of queries; it is the square root of head_dim.")
-def scaled_by_queries(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    q, k, v = project(query, key, value, w_q, w_k, w_v, num_heads)
-    out, weights = attend(q, k, v, scale=query.size(1) ** -0.5)
-    return merge(out) @ w_o.T, weights
-
-
-@MISTAKES.add("The scale uses the number of keys; it is the square root of head_dim.")
-def scaled_by_keys(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    q, k, v = project(query, key, value, w_q, w_k, w_v, num_heads)
-    out, weights = attend(q, k, v, scale=key.size(1) ** -0.5)
-    return merge(out) @ w_o.T, weights
-
-
-@MISTAKES.add("The scores are divided by head_dim instead of its square root.")
-def divided_by_head_dim(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    q, k, v = project(query, key, value, w_q, w_k, w_v, num_heads)
-    out, weights = attend(q, k, v, scale=1 / q.size(-1))
-    return merge(out) @ w_o.T, weights
-
-
-@MISTAKES.add("The scores are not divided by the square root of head_dim.")
-def unscaled(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    q, k, v = project(query, key, value, w_q, w_k, w_v, num_heads)
-    out, weights = attend(q, k, v, scale=1.0)
-    return merge(out) @ w_o.T, weights
-
-
-@MISTAKES.add("The softmax runs over the queries; each query shares out its weight among the keys.")
-def softmax_over_queries(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    q, k, v = project(query, key, value, w_q, w_k, w_v, num_heads)
-    out, weights = attend(q, k, v, axis=-2)
-    return merge(out) @ w_o.T, weights
-
-
-@MISTAKES.add("The softmax runs over the heads; each head shares out its weight among the keys.")
-def softmax_over_heads(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    q, k, v = project(query, key, value, w_q, w_k, w_v, num_heads)
-    out, weights = attend(q, k, v, axis=1)
-    return merge(out) @ w_o.T, weights
-
-
-@MISTAKES.add("num_heads is ignored: one head works in the whole width.")
-def single_head(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    return split_attend_merge(query, key, value, w_q, w_k, w_v, w_o, 1)
-
-
-@MISTAKES.add("The width is never split into heads; the weights must be (batch, heads, n, m).")
-def never_split(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    out, weights = attend(query @ w_q.T, key @ w_k.T, value @ w_v.T)
-    return out @ w_o.T, weights
-
-
-@MISTAKES.add(
-    "The width is never split into heads, although the scale is that of a head; the weights must be "
-    "(batch, heads, n, m)."
-)
-def never_split_but_scaled(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    scale = (w_q.size(0) // num_heads) ** -0.5
-    out, weights = attend(query @ w_q.T, key @ w_k.T, value @ w_v.T, scale=scale)
-    return out @ w_o.T, weights
-
-
-@MISTAKES.add(
-    "The weights are stacked with the heads first; return (batch, heads, n, m): stack along dim=1."
-)
-def weights_heads_first(*args):
-    output, weights = split_attend_merge(*args)
-    return output, weights.transpose(0, 1)
-
-
-@MISTAKES.add("The inputs are split and projected by nothing; w_q, w_k and w_v come first.")
-def not_projected(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    out, weights = attend(*(split(x, num_heads) for x in (query, key, value)))
-    return merge(out) @ w_o.T, weights
-
-
-@MISTAKES.add("The values are not projected: multiply them by w_v.T before the split.")
-def values_not_projected(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    q, k = split(query @ w_q.T, num_heads), split(key @ w_k.T, num_heads)
-    out, weights = attend(q, k, split(value, num_heads))
-    return merge(out) @ w_o.T, weights
-
-
-@MISTAKES.add("value is ignored: the values are projected from key.")
-def values_from_keys(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    return split_attend_merge(query, key, key, w_q, w_k, w_v, w_o, num_heads)
-
-
-@MISTAKES.add("key and value are ignored: the query attends to itself.")
-def self_attention(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    return split_attend_merge(query, query, query, w_q, w_k, w_v, w_o, num_heads)
-
-
-@MISTAKES.add("The weights are averaged over the heads; return (batch, heads, n, m).")
-def averaged_weights(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    output, weights = split_attend_merge(query, key, value, w_q, w_k, w_v, w_o, num_heads)
-    return output, weights.mean(dim=1)
-
-
-@MISTAKES.add("Only the output is returned; return (output, weights).")
-def output_only(*args):
-    return split_attend_merge(*args)[0]
-
-
-@MISTAKES.add("The order is (weights, output); return (output, weights).")
-def swapped(*args):
-    return split_attend_merge(*args)[::-1]
-
-
-@MISTAKES.add("No gradient flows through the weights; they are detached or made inside no_grad.")
-def detached(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    weights = split_attend_merge(query, key, value, w_q, w_k, w_v, w_o, num_heads)[1].detach()
-    return merge(weights @ split(value @ w_v.T, num_heads)) @ w_o.T, weights
-
+FAMILIES = (family for family in ATTENTION if family is not outputs)  # here, heads are merged
+MISTAKES = Mistakes(
+    mistakes_of(RIGHT, *FAMILIES, weights, in_place, without=("scaled by values",))
+)  # fmt: skip
+MISTAKES += [
+    RIGHT.but("The output projection is missing: multiply the merged heads by w_o.T.",
+              answer=lambda o, w, s, x: (merge(o), w)),
+    RIGHT.but("w_o is not transposed: matrices are (out, in), so write merged @ w_o.T.",
+              answer=lambda o, w, s, x: (merge(o) @ x.rest, w)),
+    RIGHT.but("There is no mask here, and no causal one either: every query reads all keys.",
+              mask=lambda s, x: s.masked_fill(~triangle(*s.shape[2:], 0), -torch.inf)),
+    *(RIGHT.but(slip.says, given=partial(given, split=slip.answer)) for slip in split_heads.SHARED),
+    *(RIGHT.but(slip.says, answer=partial(answer, merge=slip.answer)) for slip in merge_heads.SHARED),
+    RIGHT.but("The heads are averaged or added; put them side by side.",
+              answer=partial(answer, merge=lambda o: o.mean(1))),
+    RIGHT.but("Axes of size 1 are squeezed away; keep all of them.",
+              answer=lambda *made: (answer(*made)[0].squeeze(), made[1])),
+    RIGHT.but("num_heads is ignored: one head works in the whole width.", given=lambda *a: given(*a[:-1], 1)),
+    *(RIGHT.but(says, given=lambda *a, heads=heads: given(*a[:-1], 1)._replace(head_dim=len(a[3]) // heads(a[-1])),
+                answer=lambda o, w, s, x: (answer(o, w, s, x)[0], w[:, 0])) for says, heads in (
+        ("The width is never split into heads; the weights must be (batch, heads, n, m).", lambda h: 1),
+        ("The width is never split into heads, although the scale is that of a head; the weights must be "
+         "(batch, heads, n, m).", lambda h: h),
+    )),
+    *(RIGHT.but(says, given=lambda *a, change=change: given(*change(*a[:6]), *a[6:])) for says, change in (
+        ("w_q, w_k and w_v are not transposed: matrices are (out, in), so write x @ w.T.",
+         lambda q, k, v, *w: (q, k, v, *(x.T for x in w))),
+        ("The inputs are split and projected by nothing; w_q, w_k and w_v come first.",
+         lambda q, k, v, *w: (q, k, v, *(torch.eye(x.size(-1)) for x in (q, k, v)))),
+        ("The values are not projected: multiply them by w_v.T before the split.",
+         lambda q, k, v, *w: (q, k, v, *w[:2], torch.eye(v.size(-1)))),
+        ("The keys are not projected: multiply them by w_k.T before the split.",
+         lambda q, k, v, *w: (q, k, v, w[0], torch.eye(k.size(-1)), w[2])),
+        ("The queries are not projected: multiply them by w_q.T before the split.",
+         lambda q, k, v, *w: (q, k, v, torch.eye(q.size(-1)), *w[1:])),
+        ("w_q is not transposed: matrices are (out, in), so write query @ w_q.T.",
+         lambda q, k, v, *w: (q, k, v, w[0].T, *w[1:])),
+        ("w_q projects keys and values as well; they have w_k and w_v.", lambda *x: (*x[:3], x[3], x[3], x[3])),
+        ("value is ignored: the values are projected from key.", lambda q, k, v, *w: (q, k, k, *w)),
+        ("key is ignored: the keys are projected from value.", lambda q, k, v, *w: (q, v, v, *w)),
+        ("key and value are ignored: the query attends to itself.", lambda q, k, v, *w: (q, q, q, *w)),
+        ("key and value are exchanged.", lambda q, k, v, *w: (q, v, k, *w)),
+        ("w_k and w_v are exchanged.", lambda q, k, v, *w: (q, k, v, w[0], w[2], w[1])),
+    )),
+]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="multi_head_attention",
-    answer="multi_head_attention",
-    title="Multi-head attention",
-    kind="Implement",
-    points=3,
-    difficulty=3,
-    minutes=20,
-    needs="sections 'The sum' and 'The function' of chapter 3",
-    judge=Calls(definition, cases),
+    name="multi_head_attention", title="Multi-head attention", kind="Implement",
+    points=3, difficulty=3, minutes=20, needs="sections 'The sum' and 'The function' of chapter 3",
+    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Five moves: project three times, split three times, attend, merge, project once.",
         "A matrix is (out, in), as in torch.nn.Linear: the projection of x is x @ w.T. After the "
@@ -303,10 +147,5 @@ EXERCISE = Exercise(
         "weights = softmax(q @ k.mT / sqrt(head_dim)); "
         "output = (weights @ v).transpose(1, 2).flatten(2) @ w_o.T.",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-    forbids=(
-        "torch.nn.functional.multi_head_attention_forward",
-        "torch.nn.MultiheadAttention",
-    ),
-)
+    forbids=("torch.nn.functional.multi_head_attention_forward", "torch.nn.MultiheadAttention"),
+)  # fmt: skip
