@@ -3,8 +3,10 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.compare import Case
+from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.families import rules
+from attncourse.grading.observe import Case
 
 
 def definition(n, past):
@@ -18,6 +20,10 @@ def cases(seed: int) -> list[Case]:
     return [Case(f"{n} new queries, {p} cached", (n, p), gradients=False) for n, p in sizes]
 
 
+def grid(n, past):
+    return torch.arange(n)[:, None], torch.arange(past + n)
+
+
 ACCEPTED = Accepted()
 
 
@@ -28,8 +34,8 @@ def shifted_triangle(n, past):
 
 @ACCEPTED.add
 def comparison_of_positions(n, past):
-    queries = torch.arange(past, past + n)
-    return torch.arange(past + n)[None, :] <= queries[:, None]
+    query, key = grid(n, past)
+    return key <= query + past
 
 
 @ACCEPTED.add
@@ -55,77 +61,49 @@ def not_the_future(n, past):
     return torch.triu(torch.ones(n, past + n), past + 1) == 0
 
 
-MISTAKES = Mistakes()
-
-
-def rule(says, visible):
-    """Register the (n, past + n) table of ``visible(i, j, n, past)``."""
-
-    @MISTAKES.add(says)
-    def wrong(n, past):
-        i, j = torch.arange(n)[:, None], torch.arange(past + n)
-        return visible(i, j, n, past)
-
-
-rule(
-    "The first query is aligned with the first key, as is_causal=True does; query i stands at "
-    "position past + i.",
-    lambda i, j, n, past: j <= i,
-)
-rule("True marks the hidden pairs here; it must mark the pairs that may attend.",
-     lambda i, j, n, past: j > i + past)  # fmt: skip
-rule("A query cannot read itself: j <= i + past and not j < i + past.",
-     lambda i, j, n, past: j < i + past)  # fmt: skip
-rule("Each query reads one position too far ahead: j <= i + past, without + 1.",
-     lambda i, j, n, past: j <= i + past + 1)  # fmt: skip
-rule("The triangle is shifted by n; shift it by the number of cached tokens.",
-     lambda i, j, n, past: j <= i + n)  # fmt: skip
-rule("The triangle is shifted by all past + n keys, so nothing is masked; shift it by past.",
-     lambda i, j, n, past: j <= i + past + n)  # fmt: skip
-rule("The triangle is shifted to the wrong side: j <= i + past.",
-     lambda i, j, n, past: j <= i - past)  # fmt: skip
-rule("The cached tokens are hidden; every new query reads all of them.",
-     lambda i, j, n, past: (j >= past) & (j <= i + past))  # fmt: skip
-rule("Only the cached tokens are visible; a new query also reads new tokens up to itself.",
-     lambda i, j, n, past: (j < past) & (i >= 0))  # fmt: skip
-rule("Of the new tokens a query reads itself only; it also reads those before itself.",
-     lambda i, j, n, past: (j < past) | (j == i + past))  # fmt: skip
-rule("The future is kept, and the past is hidden.",
-     lambda i, j, n, past: j >= i + past)  # fmt: skip
-rule("The mask holds ones and zeros; its dtype must be torch.bool.",
-     lambda i, j, n, past: (j <= i + past).float())  # fmt: skip
-rule("Zeros and minus infinities are a mask to be added; return booleans.",
-     lambda i, j, n, past: torch.zeros(n, past + n).masked_fill(j > i + past, -torch.inf))  # fmt: skip
-rule("The shape is (past + n, n); the queries are the rows: (n, past + n).",
-     lambda i, j, n, past: (j <= i + past).T)  # fmt: skip
-rule("The mask has axes for batch and heads; return two axes, they broadcast.",
-     lambda i, j, n, past: (j <= i + past)[None, None])  # fmt: skip
-rule("The mask is n by n; there are past + n keys.",
-     lambda i, j, n, past: (j <= i)[:, :n])  # fmt: skip
-rule("The mask has rows for the cached tokens, too; only the n new ones ask.",
-     lambda i, j, n, past: j <= torch.arange(past + n)[:, None])  # fmt: skip
-rule("The mask has only the columns of the cached tokens; the new ones are keys, too.",
-     lambda i, j, n, past: (j <= i + past)[:, :past])  # fmt: skip
-rule("The new tokens stand before the cached ones here; the cached ones come first.",
-     lambda i, j, n, past: (j <= i) | (j >= n))  # fmt: skip
-rule("All queries get the row of the first one; each reads up to itself.",
-     lambda i, j, n, past: (j <= past) & (i >= 0))  # fmt: skip
+MISTAKES = Mistakes(
+    Mistake(says, lambda n, p, rule=steps["rule"]: rule(n, p + n, p))
+    for name, says, steps in rules(None) if name != "bottom right"
+)  # fmt: skip
+for says, rule in (  # (number of the query, of the key, number of queries, of cached tokens) -> mask
+    ("True marks the hidden pairs here; it must mark the pairs that may attend.", lambda i, j, n, p: j > i + p),
+    ("The triangle is shifted by n; shift it by the number of cached tokens.", lambda i, j, n, p: j <= i + n),
+    ("The triangle is shifted to the wrong side: j <= i + past.", lambda i, j, n, p: j <= i - p),
+    ("The triangle is reversed from left to right; query i reads keys 0 to past + i.",
+     lambda i, j, n, p: (j <= i + p).flip(1)),
+    ("The queries stand in the opposite order; row 0 is the first new query.", lambda i, j, n, p: (j <= i + p).flip(0)),
+    ("The cached tokens are hidden; every new query reads all of them.", lambda i, j, n, p: (j >= p) & (j <= i + p)),
+    ("Only the cached tokens are visible; a new query also reads new tokens up to itself.",
+     lambda i, j, n, p: (j < p) & (i >= 0)),
+    ("Of the new tokens a query reads itself only; it also reads those before itself.",
+     lambda i, j, n, p: (j < p) | (j == i + p)),
+    ("There is a mask only when nothing is cached; a chunk behind a cache needs one, too.",
+     lambda i, j, n, p: (j <= i) | (p > 0)),
+    ("The mask holds ones and zeros; its dtype must be torch.bool.", lambda i, j, n, p: (j <= i + p).float()),
+    ("Zeros and minus infinities are a mask to be added; return booleans.",
+     lambda i, j, n, p: torch.zeros(n, p + n).masked_fill(j > i + p, -torch.inf)),
+    ("A list of lists is returned; return a tensor of booleans.", lambda i, j, n, p: (j <= i + p).tolist()),
+    ("The shape is (past + n, n); the queries are the rows: (n, past + n).", lambda i, j, n, p: (j <= i + p).T),
+    ("The mask has axes for batch and heads; return two axes, they broadcast.", lambda i, j, n, p: (j <= i + p)[None, None]),
+    ("Axes of size 1 are squeezed away; keep all of them.", lambda i, j, n, p: (j <= i + p).squeeze()),
+    ("The causal mask is (n, n); it has one row a query and one column a key: (n, m).", lambda i, j, n, p: (j <= i)[:, :n]),
+    ("The mask has rows for the cached tokens, too; only the n new ones ask.",
+     lambda i, j, n, p: j <= torch.arange(p + n)[:, None]),
+    ("The mask has only the columns of the cached tokens; the new ones are keys, too.",
+     lambda i, j, n, p: (j <= i + p)[:, :p]),
+    ("The new tokens stand before the cached ones here; the cached ones come first.",
+     lambda i, j, n, p: (j <= i) | (j >= n)),
+    ("All queries get the row of the first one; each reads up to itself.", lambda i, j, n, p: (j <= p) & (i >= 0)),
+):  # fmt: skip
+    MISTAKES.append(Mistake(says, lambda n, p, rule=rule: rule(*grid(n, p), n, p)))
 
 EXERCISE = Exercise(
-    name="bottom_right_mask",
-    answer="bottom_right_mask",
-    title="The mask behind a cache",
-    kind="Implement",
-    points=2,
-    difficulty=2,
-    minutes=10,
-    needs="section 'The mask with a cache' of chapter 4",
-    judge=Calls(definition, cases, gradients=False),
+    name="bottom_right_mask", title="The mask behind a cache", kind="Implement",
+    points=2, difficulty=2, minutes=10, needs="section 'The mask with a cache' of chapter 4",
+    judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Draw the causal mask of 5 tokens. Which rows remain when the first 3 are cached?",
         "Query i stands at position past + i and reads keys 0 to past + i.",
         "torch.ones(n, past + n, dtype=torch.bool).tril(diagonal=past)",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip

@@ -1,39 +1,28 @@
 """Exercise kv_bytes: the size of a key-value cache, held against tensors."""
 
 import math
-from dataclasses import dataclass
-from functools import reduce
-from operator import index, mul
+from functools import partial, reduce
+from operator import mul
 
 import torch
 
-from attncourse.grading.compare import Case
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes
+from attncourse.grading.observe import Case
 
 
 def definition(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):
     """Make the tensors of every layer (on the device that keeps shapes only) and add up their bytes."""
-    total = 0
-    for _ in range(layers):
-        for width in (head_dim, value_dim):
-            shape = (batch, num_kv_heads, length, width)
-            total += torch.empty(shape, dtype=dtype, device="meta").nbytes
-    return total
+    shapes = [(batch, num_kv_heads, length, width) for width in (head_dim, value_dim)]
+    return sum(
+        torch.empty(x, dtype=dtype, device="meta").nbytes for x in shapes for _ in range(layers)
+    )
 
 
-@dataclass(frozen=True)
-class WholeNumbers(Calls):
-    """Calls whose results are whole numbers of any type: int, of torch, of numpy; but no float."""
-
-    def observe(self, answer, seed: int):
-        def number(*args):
-            found = answer(*args)
-            try:
-                return index(found)
-            except TypeError:
-                return found
-
-        return super().observe(number if callable(answer) else answer, seed)
+TYPES = (  # of every size and kind
+    torch.float64, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.uint8, torch.bool, torch.complex64, torch.complex128,
+)  # fmt: skip
 
 
 def cases(seed: int) -> list[Case]:
@@ -41,14 +30,13 @@ def cases(seed: int) -> list[Case]:
     g = torch.Generator().manual_seed(seed)
     some = [int(torch.randint(2, 30, (), generator=g)) for _ in range(6)]
     calls = {
-        "Llama 2 70B, 4096 tokens": (1, 80, 8, 4096, 128, 128, torch.float16),
         "3 sequences, values of another width": (3, 5, 7, 11, 13, 18, torch.float32),
-        "1 key head, bfloat16": (2, 12, 1, 100, 64, 64, torch.bfloat16),
-        "float64, 1 layer": (2, 1, 3, 5, 4, 6, torch.float64),
-        "int8": (2, 3, 4, 5, 16, 8, torch.int8),
+        "Llama 2 70B, 4096 tokens": (1, 80, 8, 4096, 128, 128, torch.float16),
+        "Llama 2 70B, 5 times 4095 tokens": (5, 80, 8, 4095, 128, 127, torch.float16),
         "1 of everything": (1, 1, 1, 1, 1, 1, torch.float32),
         "nothing cached yet": (2, 3, 4, 0, 16, 8, torch.float16),
         "other sizes": (*some, torch.float32),
+        **{str(dtype): (2, 3, 5, 7, 16, 9, dtype) for dtype in TYPES},
     }
     return [Case(label, args, gradients=False) for label, args in calls.items()]
 
@@ -63,8 +51,8 @@ def product(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):
 
 @ACCEPTED.add
 def tensors(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):
-    key = torch.empty(layers, batch, length, num_kv_heads, head_dim, dtype=dtype)
-    return key.nbytes // head_dim * (head_dim + value_dim)
+    key = torch.empty(batch, length, num_kv_heads, head_dim, dtype=dtype)
+    return torch.tensor(layers * key.nbytes // head_dim * (head_dim + value_dim))
 
 
 @ACCEPTED.add
@@ -76,83 +64,71 @@ def token_by_token(batch, layers, num_kv_heads, length, head_dim, value_dim, dty
 
 @ACCEPTED.add
 def table_of_sizes(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):
-    sizes = {torch.float64: 8, torch.float32: 4, torch.float16: 2, torch.bfloat16: 2, torch.int8: 1}
+    name = str(dtype).removeprefix("torch.")
+    bits = {"bool": 8, "float8_e4m3fn": 8}.get(name) or int("".join(filter(str.isdigit, name)))
     keys = reduce(mul, (batch, layers, num_kv_heads, length, head_dim))
     values = math.prod([batch, layers, num_kv_heads, length, value_dim])
-    return (keys + values) * sizes[dtype]
+    return (keys + values) * bits // 8
 
 
-MISTAKES = Mistakes()
-for says, wrong in (
-    ("Only the keys are counted; the values are kept, too.",
-     lambda b, c, g, m, d, e, t: b * c * g * m * d * t.itemsize),
-    ("Only the values are counted; the keys are kept, too.",
-     lambda b, c, g, m, d, e, t: b * c * g * m * e * t.itemsize),
-    ("The values have a width of their own: head_dim + value_dim instead of 2 head_dim.",
-     lambda b, c, g, m, d, e, t: 2 * b * c * g * m * d * t.itemsize),
-    ("The keys have a width of their own: head_dim + value_dim instead of 2 value_dim.",
-     lambda b, c, g, m, d, e, t: 2 * b * c * g * m * e * t.itemsize),
-    ("head_dim and value_dim are added twice: one tensor has head_dim, the other value_dim.",
-     lambda b, c, g, m, d, e, t: 2 * b * c * g * m * (d + e) * t.itemsize),
-    ("The mean width (head_dim + value_dim) // 2 drops a half when one is odd and the other even; add "
-     "the widths.",
-     lambda b, c, g, m, d, e, t: 2 * b * c * g * m * ((d + e) // 2) * t.itemsize),
-    ("head_dim and value_dim are multiplied; keys and values lie side by side, so add them.",
-     lambda b, c, g, m, d, e, t: b * c * g * m * d * e * t.itemsize),
-    ("Two tensors of head_dim with 2 bytes a number: the values' width and dtype are ignored.",
-     lambda b, c, g, m, d, e, t: 2 * b * c * g * m * d * 2),
-    ("This is one layer only; every layer has its cache.",
-     lambda b, c, g, m, d, e, t: b * g * m * (d + e) * t.itemsize),
-    ("This is one sequence only; every sequence of the batch has its cache.",
-     lambda b, c, g, m, d, e, t: c * g * m * (d + e) * t.itemsize),
-    ("This is one layer of one sequence, as in the table of document 004, though in bytes.",
-     lambda b, c, g, m, d, e, t: g * m * (d + e) * t.itemsize),
-    ("The key heads are missing; every key head has keys and values of its own.",
-     lambda b, c, g, m, d, e, t: b * c * m * (d + e) * t.itemsize),
-    ("These are numbers; multiply by the bytes of one number, dtype.itemsize.",
-     lambda b, c, g, m, d, e, t: b * c * g * m * (d + e)),
-    ("These are numbers of one layer and one sequence, as in the table of document 004.",
-     lambda b, c, g, m, d, e, t: g * m * (d + e)),
-    ("These are bits; a byte has 8 of them.",
-     lambda b, c, g, m, d, e, t: b * c * g * m * (d + e) * t.itemsize * 8),
-    ("A number has always 2 bytes here; it depends on dtype.",
-     lambda b, c, g, m, d, e, t: b * c * g * m * (d + e) * 2),
-    ("A number has always 4 bytes here; it depends on dtype.",
-     lambda b, c, g, m, d, e, t: b * c * g * m * (d + e) * 4),
-    ("The length is squared, as in a table of scores; a cache has one row a token.",
-     lambda b, c, g, m, d, e, t: b * c * g * m * m * (d + e) * t.itemsize),
-    ("A token too many is counted.",
-     lambda b, c, g, m, d, e, t: b * c * g * (m + 1) * (d + e) * t.itemsize),
-    ("The length is missing; every token leaves a key and a value.",
-     lambda b, c, g, m, d, e, t: b * c * g * (d + e) * t.itemsize),
-    ("These are MiB; return bytes.",
-     lambda b, c, g, m, d, e, t: b * c * g * m * (d + e) * t.itemsize / 2**20),
-    ("These are GiB; return bytes.",
-     lambda b, c, g, m, d, e, t: b * c * g * m * (d + e) * t.itemsize / 2**30),
-    ("The result is a float; bytes are counted in whole numbers.",
-     lambda b, c, g, m, d, e, t: float(b * c * g * m * (d + e) * t.itemsize)),
-    ("torch.finfo knows no integers such as int8; dtype.itemsize knows all types.",
-     lambda b, c, g, m, d, e, t: b * c * g * m * (d + e) * torch.finfo(t).bits // 8),
-    ("The queries are counted, too; they are not kept.",
-     lambda b, c, g, m, d, e, t: b * c * g * m * (2 * d + e) * t.itemsize),
+def count(
+    b, c, g, m, d, e, t, without="", width=lambda d, e: d + e, rows=lambda m: m,
+    one=lambda t: t.itemsize, end=lambda total: total,
 ):  # fmt: skip
-    MISTAKES.add(says)(wrong)
+    """The bytes; a mistake leaves factors out or replaces some."""
+    factors = {"b": b, "c": c, "g": g, "m": rows(m), "w": width(d, e), "t": one(t)}
+    return end(math.prod(x for name, x in factors.items() if name not in without))
+
+
+KNOWN = {torch.float64: 8, torch.float32: 4, torch.float16: 2, torch.bfloat16: 2, torch.int8: 1}
+MISTAKES = Mistakes(Mistake(says, partial(count, **steps)) for says, steps in (
+    ("Only the keys are counted; the values are kept, too.", {"width": lambda d, e: d}),
+    ("Only the values are counted; the keys are kept, too.", {"width": lambda d, e: e}),
+    ("The values have a width of their own: head_dim + value_dim instead of 2 head_dim.", {"width": lambda d, e: 2 * d}),
+    ("The keys have a width of their own: head_dim + value_dim instead of 2 value_dim.", {"width": lambda d, e: 2 * e}),
+    ("head_dim and value_dim are added twice: one tensor has head_dim, the other value_dim.",
+     {"width": lambda d, e: 2 * (d + e)}),
+    ("The mean width (head_dim + value_dim) // 2 drops a half when one is odd and the other even; add the widths.",
+     {"width": lambda d, e: (d + e) // 2 * 2}),
+    ("head_dim and value_dim are multiplied; keys and values lie side by side, so add them.", {"width": lambda d, e: d * e}),
+    ("Two tensors of head_dim with 2 bytes a number: the values' width and dtype are ignored.",
+     {"width": lambda d, e: 2 * d, "one": lambda t: 2}),
+    ("The queries are counted, too; they are not kept.", {"width": lambda d, e: 2 * d + e}),
+    ("This is one layer only; every layer has its cache.", {"without": "c"}),
+    ("This is one sequence only; every sequence of the batch has its cache.", {"without": "b"}),
+    ("This is one layer of one sequence; every layer and every sequence has a cache.", {"without": "bc"}),
+    ("num_kv_heads is missing; every KV head has keys and values of its own.", {"without": "g"}),
+    ("The length is missing; every token leaves a key and a value.", {"without": "m"}),
+    ("The length is squared, as in a table of scores; a cache has one row a token.", {"rows": lambda m: m * m}),
+    ("A token too many is counted.", {"rows": lambda m: m + 1}),
+    ("These are numbers; multiply by the bytes of one number, dtype.itemsize.", {"without": "t"}),
+    ("These are numbers, of one layer and one sequence; count bytes, of all of them.", {"without": "bct"}),
+    ("A number has always 2 bytes here; it depends on dtype.", {"one": lambda t: 2}),
+    ("A number has always 4 bytes here; it depends on dtype.", {"one": lambda t: 4}),
+    ("A table of types misses some; dtype.itemsize knows all of them.", {"one": KNOWN.__getitem__}),
+    ("Not every type that is no float has 1 byte: torch.int32 has 4. dtype.itemsize knows all types.",
+     {"one": lambda t: t.itemsize if t.is_floating_point else 1}),
+    ("torch.finfo knows no integers such as int8; dtype.itemsize knows all types.",
+     {"one": lambda t: torch.finfo(t).bits // 8}),
+    ("The digits in the name of a type are not always its bits: torch.bool has none.",
+     {"one": lambda t: int("".join(filter(str.isdigit, str(t)))), "end": lambda total: total // 8}),
+    ("The product overflows int32 beyond 2**31 bytes; use Python's whole numbers.",
+     {"end": lambda total: (total + 2**31) % 2**32 - 2**31}),
+    ("The product is rounded to float32, which keeps 24 bits; use Python's whole numbers.",
+     {"end": lambda total: int(torch.tensor(float(total)))}),
+    ("These are bits; a byte has 8 of them.", {"end": lambda total: total * 8}),
+    ("These are MiB; return bytes.", {"end": lambda total: total / 2**20}),
+    ("These are GiB; return bytes.", {"end": lambda total: total / 2**30}),
+    ("The result is a float; bytes are counted in whole numbers.", {"end": float}),
+))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="kv_bytes",
-    answer="kv_bytes",
-    title="The size of a cache",
-    kind="Implement",
-    points=1,
-    difficulty=1,
-    minutes=5,
-    needs="section 'What it costs' of chapter 4",
-    judge=WholeNumbers(definition, cases, gradients=False),
+    name="kv_bytes", title="The size of a cache", kind="Implement",
+    points=1, difficulty=1, minutes=5, needs="section 'What it costs' of chapter 4",
+    judge=Counts(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
-        "One token, one layer, one key head: which numbers are kept?",
+        "One token, one layer, one KV head: which numbers are kept?",
         "A key of head_dim numbers and a value of value_dim numbers. How often is that repeated?",
         "batch * layers * num_kv_heads * length * (head_dim + value_dim) * dtype.itemsize",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip
