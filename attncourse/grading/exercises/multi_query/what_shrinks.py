@@ -1,18 +1,17 @@
-"""Exercise what_shrinks: cache, parameters, FLOPs and scores of 8 heads, against 1 key head."""
+"""Exercise what_shrinks: cache, parameters, FLOPs and scores of 8 KV heads, divided by those of 1."""
 
 import torch
 from torch import nn
 
+from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes, Number
 
-EMBED_DIM, NUM_HEADS, TOKENS = 512, 8, 1024
-HEAD_DIM = EMBED_DIM // NUM_HEADS
+EMBED_DIM, NUM_HEADS, TOKENS, HEAD_DIM = 512, 8, 1024, 64
 
 
 def sizes(num_kv_heads: int) -> tuple[int, int, int, int]:
     """Cached numbers, parameters without biases, FLOPs of scores and mix, and scores; counted."""
-    kv_width = num_kv_heads * HEAD_DIM
-    widths = EMBED_DIM, kv_width, kv_width, EMBED_DIM
+    widths = EMBED_DIM, num_kv_heads * HEAD_DIM, num_kv_heads * HEAD_DIM, EMBED_DIM
     layers = [nn.Linear(EMBED_DIM, width, bias=False, device="meta") for width in widths]
     cache = 2 * torch.empty(num_kv_heads, TOKENS, HEAD_DIM, device="meta").numel()
     scores = sum(TOKENS * TOKENS for _ in range(NUM_HEADS))  # every query head has its own
@@ -32,49 +31,43 @@ ACCEPTED = Accepted(
     counted=tuple(factors()),
 )
 
-MISTAKES = Mistakes()
-for says, numbers in (
-    ("Not everything shrinks by the number of heads: only the cache does.", (8, 8, 8, 8)),
-    ("The query and the output projection keep their width, so the parameters shrink by less than 2.",
-     (8, 8, 1, 1)),
-    ("The parameters become 2 D^2 (1 + 1/8), not the 3 D^2 of document 004.", (8, 4 / 3, 1, 1)),
-    ("The parameters become 2 D^2 (1 + 1/8); the two thin projections do not vanish.", (8, 2, 1, 1)),
-    ("Only one thin projection is counted; key and value have one each.",
-     (8, 4 / (2 + 1 / 8), 1, 1)),
-    ("The parameters shrink a little: two of the four projections become 8 times thinner.",
-     (8, 1, 1, 1)),
-    ("Each of the 8 query heads still scores every key: the FLOPs of the attention stay.",
-     (8, 16 / 9, 8, 1)),
-    ("Each of the 8 query heads still has its own table of scores.", (8, 16 / 9, 1, 8)),
-    ("Each of the 8 query heads still scores every key and keeps its own table: FLOPs and scores stay.",
-     (8, 16 / 9, 8, 8)),
-    ("Keys and values both shrink by 8; together they shrink by 8 as well, not by 16 or 64.",
-     (16, 16 / 9, 1, 1)),
-    ("Keys and values both shrink by 8; their factors do not multiply.", (64, 16 / 9, 1, 1)),
-    ("This is multi-query divided by multi-head; the question is how many times smaller.",
-     (1 / 8, 9 / 16, 1, 1)),
-    ("The parameters are turned around: divide multi-head by multi-query.", (8, 9 / 16, 1, 1)),
-    ("The cache holds one key head instead of 8.", (1, 16 / 9, 1, 1)),
-):  # fmt: skip
-    MISTAKES.add(says)(numbers)
-
+MISTAKES = Mistakes(
+    Mistake(says, numbers) for says, numbers in (
+        ("Not everything shrinks by the number of heads: only the cache does.", (8, 8, 8, 8)),
+        ("The query and the output projection keep their width, so the parameters shrink by less than 2.",
+         (8, 8, 1, 1)),
+        ("The parameters become 2 D^2 (1 + 1/8), not 3 D^2.", (8, 4 / 3, 1, 1)),
+        ("The parameters become 2 D^2 (1 + 1/8); the two thin projections do not vanish.", (8, 2, 1, 1)),
+        ("Only one thin projection is counted; key and value have one each.", (8, 4 / (2 + 1 / 8), 1, 1)),
+        ("Only one of key and value is shared; both are.", (8, 4 / (3 + 1 / 8), 1, 1)),
+        ("The parameters shrink, too: two of the four projections become 8 times thinner.", (8, 1, 1, 1)),
+        ("One of the two wide projections has been left out of the parameters.", (8, 3 / (1 + 2 / 8), 1, 1)),
+        ("Of the factor of the parameters two decimals are asked.", (8, 1.8, 1, 1)),
+        ("Each of the 8 query heads still scores every key: the FLOPs of the attention stay.", (8, 16 / 9, 8, 1)),
+        ("Each of the 8 query heads still has its own table of scores.", (8, 16 / 9, 1, 8)),
+        ("Each of the 8 query heads still scores every key and keeps its own table: FLOPs and scores stay.",
+         (8, 16 / 9, 8, 8)),
+        ("Keys and values both shrink by 8; together they shrink by 8 as well, not by 16 or 64.",
+         (16, 16 / 9, 1, 1)),
+        ("Keys and values both shrink by 8; their factors do not multiply.", (64, 16 / 9, 1, 1)),
+        ("The cache holds keys and values of 1 head instead of 8.", (1, 16 / 9, 1, 1)),
+        ("Keys and values of the cache both shrink by 8, not only one of them.", (16 / 9, 16 / 9, 1, 1)),
+        ("This is multi-query divided by multi-head; the question is how many times smaller.",
+         (1 / 8, 9 / 16, 1, 1)),
+        ("The parameters are turned around: divide multi-head by multi-query.", (8, 9 / 16, 1, 1)),
+        ("A number that stays has factor 1, not 0.", (8, 16 / 9, 0, 0)),
+        ("This is the part that is saved; the question is how many times smaller.", (7 / 8, 7 / 16, 0, 0)),
+    )
+)  # fmt: skip
 
 EXERCISE = Exercise(
-    name="what_shrinks",
-    answer="factors",
-    title="What shrinks?",
-    kind="Predict",
-    points=1,
-    difficulty=2,
-    minutes=5,
-    needs="section 'What it costs' of chapter 5",
-    judge=Number(factors, rtol=0.01),
+    name="what_shrinks", answer="factors", title="What shrinks?", kind="Predict",
+    points=1, difficulty=2, minutes=5, needs="section 'What it costs' of chapter 5",
+    judge=Number(factors, rtol=5e-3), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "What has a head axis that belongs to keys and values? What has one that belongs to queries?",
         "Cache and two of the four projections belong to keys and values. Every query head still "
         "multiplies with every key, and has a table of scores of its own.",
         "(8, 4 / (2 * (1 + 1 / 8)), 1, 1).",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip
