@@ -1,7 +1,8 @@
-"""Exercise cache_dial: the largest number of key heads whose cache fits."""
+"""Exercise cache_dial: the largest number of key/value heads whose cache fits."""
 
 import torch
 
+from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes, Number
 
 LAYERS, NUM_HEADS, HEAD_DIM = 80, 64, 128
@@ -11,57 +12,42 @@ MEMORY = 50 * 2**30
 
 def largest() -> int:
     """Try every divisor of the number of query heads."""
-    fits = []
-    for g in range(1, NUM_HEADS + 1):
-        if NUM_HEADS % g == 0:
-            numbers = 0
-            for _ in ("keys", "values"):
-                numbers += BATCH * LAYERS * LENGTH * g * HEAD_DIM
-            if numbers * BYTES <= MEMORY:
-                fits.append(g)
-    return max(fits)
+    one = sum(BATCH * LAYERS * LENGTH * HEAD_DIM * BYTES for _ in ("keys", "values"))
+    return max(g for g in range(1, NUM_HEADS + 1) if NUM_HEADS % g == 0 and g * one <= MEMORY)
 
 
 ACCEPTED = Accepted(
-    whole_number=8,
-    as_a_float=8.0,
-    as_a_tensor=torch.tensor(8),
-    from_the_ratio=64 // 8,
+    whole_number=8, as_a_float=8.0, as_a_tensor=torch.tensor(8), from_the_ratio=64 // 8
 )
 
-MISTAKES = Mistakes()
-for says, number in (
-    ("10 key heads would fit, but 10 does not divide 64.", 10),
-    ("16 key heads need 80 GiB. Keys and values are both kept, and each number takes 2 bytes.", 16),
-    ("32 key heads need 160 GiB. Count keys and values, 2 bytes each.", 32),
+MISTAKES = Mistakes(Mistake(says, number) for says, number in (
+    ("10 KV heads would fit, but 10 does not divide 64.", 10),
+    ("16 KV heads need 80 GiB. Keys and values are both kept, and each number takes 2 bytes.", 16),
+    ("32 KV heads need 160 GiB. Count keys and values, 2 bytes each.", 32),
     ("64 is multi-head attention, which needs 320 GiB. Count all layers and all sequences.", 64),
     ("4 fits, in 20 GiB, but so does a larger number; 16-bit numbers take 2 bytes.", 4),
     ("2 fits, in 10 GiB, but so does a larger number.", 2),
     ("1 fits, in 5 GiB, but so does a larger number.", 1),
-    ("9 key heads would fit, but 9 does not divide 64.", 9),
-    ("That is the number of GiB of one key head; asked is how many key heads fit.", 5),
-    ("That is the cache in GiB; asked is the number of key heads.", 40),
+    ("9 KV heads would fit, but 9 does not divide 64.", 9),
+    ("That is the number of GiB of one KV head; asked is how many KV heads fit.", 5),
+    ("That is the cache in GiB; asked is the number of KV heads.", 40),
     ("20 heads is what fits when keys or values are forgotten, or a byte; and 20 does not divide 64.", 20),
-    ("80 is the number of layers; asked is the number of key heads.", 80),
-):  # fmt: skip
-    MISTAKES.add(says)(number)
-
+    ("80 is the number of layers; asked is the number of KV heads.", 80),
+    ("6 KV heads would fit, but 6 does not divide 64, and a larger number fits.", 6),
+    ("7 KV heads would fit, but 7 does not divide 64, and a larger number fits.", 7),
+    ("12 KV heads need 60 GiB, and 12 does not divide 64.", 12),
+    ("That is how many times the cache of multi-head attention is larger than the memory; asked is the number "
+     "of KV heads.", 6.4),
+    ("No model has 0 KV heads: with one, the cache takes 5 GiB.", 0),
+))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="cache_dial",
-    answer="num_kv_heads",
-    title="Set the dial",
-    kind="Predict",
-    points=1,
-    difficulty=2,
-    minutes=10,
-    needs="section 'What it costs' of chapter 6",
-    judge=Number(largest, rtol=1e-9),
+    name="cache_dial", answer="num_kv_heads", title="Set the dial", kind="Predict",
+    points=1, difficulty=2, minutes=10, needs="section 'What it costs' of chapter 6",
+    judge=Number(largest, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
-        "What does one key head cost, together with its value head, over all layers, sequences and tokens?",
+        "What does one KV head cost, keys and values, over all layers, sequences and tokens?",
         "2 * 8 * 80 * 16,384 * 128 numbers of 2 bytes are 5 GiB.",
-        "50 GiB hold 10 key heads. The number must divide 64.",
+        "50 GiB hold 10 KV heads. The number must divide 64.",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip

@@ -3,8 +3,10 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.compare import Case
+from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.inputs import normal
+from attncourse.grading.observe import Case
 
 
 def definition(heads):
@@ -13,23 +15,22 @@ def definition(heads):
     return spec.merge_heads(torch.stack(one_by_one, dim=1))
 
 
+SHAPES = (
+    ("2 samples, 3 groups of 4 heads, 5 positions, head_dim 6", (2, 3, 4, 5, 6)),
+    ("2 groups of 5 heads, 3 positions, head_dim 4", (1, 2, 5, 3, 4)),
+    ("1 group of 3 heads", (2, 1, 3, 4, 5)),
+    ("3 groups of 1 head", (2, 3, 1, 4, 5)),
+    ("1 position", (2, 3, 2, 1, 4)),
+    ("head_dim 1", (2, 3, 2, 4, 1)),
+    ("all axes 3", (3, 3, 3, 3, 3)),
+)
+
+
 def cases(seed: int) -> list[Case]:
-    """Every axis its own size; one group; groups of one; one token; other orders in memory."""
     g = torch.Generator().manual_seed(seed)
-
-    def x(*shape):
-        return torch.randn(shape, generator=g)
-
-    return [
-        Case("2 samples, 3 groups of 4 heads, 5 positions, head_dim 6", (x(2, 3, 4, 5, 6),)),
-        Case("2 groups of 5 heads, 3 positions, head_dim 4", (x(1, 2, 5, 3, 4),)),
-        Case("1 group of 3 heads", (x(2, 1, 3, 4, 5),)),
-        Case("3 groups of 1 head", (x(2, 3, 1, 4, 5),)),
-        Case("1 position", (x(2, 3, 2, 1, 4),)),
-        Case("head_dim 1", (x(2, 3, 2, 4, 1),)),
-        Case("all axes 3", (x(3, 3, 3, 3, 3),)),
-        Case("another order in memory", (x(2, 5, 3, 4, 6).permute(0, 2, 3, 1, 4),)),
-    ]
+    found = [Case(what, tuple(normal(g, shape))) for what, shape in SHAPES]
+    (moved,) = normal(g, (2, 4, 5, 3, 6))
+    return [*found, Case("another order in memory", (moved.permute(0, 3, 1, 2, 4),))]
 
 
 ACCEPTED = Accepted()
@@ -74,117 +75,53 @@ def loops(heads):
     return out
 
 
-MISTAKES = Mistakes()
+def ordered(*axes):
+    """The axes (b, g, r, n, d) in another order, and then read row by row."""
+    return lambda heads: heads.permute(*axes).reshape(len(heads), heads.size(3), -1)
 
 
-def order(says, *axes):
-    """A mistake that puts the axes (b, g, r, n, d) into another order and then reads row by row."""
-
-    @MISTAKES.add(says)
-    def answer(heads):
-        b, g, r, n, d = heads.shape
-        return heads.permute(*axes).reshape(b, n, g * r * d)
-
-
-order(
-    "The groups still stand before the positions when the memory is read, so positions mix. This is "
-    "the code as found: move the positions in front of the groups.",
-    0, 1, 3, 2, 4,
-)  # fmt: skip
-order("Nothing is moved: the positions must come before groups and heads.", 0, 1, 2, 3, 4)
-order(
-    "The groups come behind the heads of a group, so the heads stand in strided order.",
-    0,
-    3,
-    2,
-    1,
-    4,
-)
-order("head_dim must stay the last axis; here the heads come behind it.", 0, 3, 4, 1, 2)
-order("head_dim must stay behind the heads of a group.", 0, 3, 1, 4, 2)
-order("head_dim must stay the last axis; here the groups come behind it.", 0, 3, 2, 4, 1)
-order(
-    "head_dim must stay the last axis; here it comes before groups and heads, reversed.",
-    0,
-    3,
-    4,
-    2,
-    1,
-)
-order(
-    "The positions stand between the heads of a group and the groups; they come first.",
-    0,
-    2,
-    3,
-    1,
-    4,
-)
-order("The positions come last; they come right behind the samples.", 0, 1, 2, 4, 3)
-
-
-@MISTAKES.add(
-    "The heads are still apart; put them side by side in one axis of H * head_dim numbers."
-)
-def not_joined(heads):
-    return heads.permute(0, 3, 1, 2, 4)
-
-
-@MISTAKES.add("The groups are still apart; put all heads side by side in one axis.")
-def groups_apart(heads):
-    return heads.permute(0, 3, 1, 2, 4).flatten(3)
-
-
-@MISTAKES.add("Only the groups are joined with the heads; the positions must come before them.")
-def heads_first(heads):
-    return heads.flatten(1, 2)
-
-
-@MISTAKES.add("The output has (heads, positions) in this order; positions come first.")
-def joined_but_transposed(heads):
-    return heads.permute(0, 3, 1, 2, 4).flatten(2).transpose(1, 2)
-
-
-@MISTAKES.add("The heads of a group are added up; each keeps its own place.")
-def heads_summed(heads):
-    return heads.sum(dim=2).transpose(1, 2).flatten(2)
-
-
-@MISTAKES.add("The heads of a group are averaged; each keeps its own place.")
-def heads_averaged(heads):
-    return heads.mean(dim=2).transpose(1, 2).flatten(2)
-
-
-@MISTAKES.add("Only the first group is joined; all groups belong into the output.")
-def first_group_only(heads):
-    return heads[:, 0].transpose(1, 2).flatten(2)
-
-
-@MISTAKES.add("No gradient flows back: the heads are detached or copied out of torch.")
-def detached(heads):
-    return permute_and_flatten(heads.detach())
-
-
-@MISTAKES.add("The batch is lost: samples and positions share an axis.")
-def batch_flattened(heads):
-    return permute_and_flatten(heads).flatten(0, 1)
-
+LAST = "head_dim must stay the last axis; here {}.".format
+MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
+    ("The groups still stand before the positions when the memory is read, so positions mix. This is the code as "
+     "found: move the positions in front of the groups.", ordered(0, 1, 3, 2, 4)),
+    ("Nothing is moved: the positions must come before groups and heads.", ordered(0, 1, 2, 3, 4)),
+    ("The groups come behind the heads of a group, so the heads stand in strided order.", ordered(0, 3, 2, 1, 4)),
+    (LAST("the heads come behind it"), ordered(0, 3, 4, 1, 2)),
+    ("head_dim must stay behind the heads of a group.", ordered(0, 3, 1, 4, 2)),
+    (LAST("the groups come behind it"), ordered(0, 3, 2, 4, 1)),
+    (LAST("it comes before groups and heads, reversed"), ordered(0, 3, 4, 2, 1)),
+    ("The positions stand between the heads of a group and the groups; they come first.", ordered(0, 2, 3, 1, 4)),
+    ("The positions come last; they come right behind the samples.", ordered(0, 1, 2, 4, 3)),
+    ("The heads are still apart; put them side by side in one axis of H * head_dim numbers.",
+     lambda x: x.permute(0, 3, 1, 2, 4)),
+    ("The groups are still apart; put all heads side by side in one axis.",
+     lambda x: x.permute(0, 3, 1, 2, 4).flatten(3)),
+    ("Only the groups are joined with the heads; the positions must come before them.", lambda x: x.flatten(1, 2)),
+    ("The output has (heads, positions) in this order; positions come first.",
+     lambda x: x.permute(0, 3, 1, 2, 4).flatten(2).transpose(1, 2)),
+    ("The heads of a group are added up; each keeps its own place.", lambda x: x.sum(2).transpose(1, 2).flatten(2)),
+    ("The heads of a group are averaged; each keeps its own place.", lambda x: x.mean(2).transpose(1, 2).flatten(2)),
+    ("The groups are added up; each head keeps its own place.", lambda x: x.sum(1).transpose(1, 2).flatten(2)),
+    ("The groups are averaged; each head keeps its own place.", lambda x: x.mean(1).transpose(1, 2).flatten(2)),
+    ("Only the first group is joined; all groups belong into the output.",
+     lambda x: x[:, 0].transpose(1, 2).flatten(2)),
+    ("The heads stand in reversed order; head 0 comes first.",
+     lambda x: x.flip(1, 2).permute(0, 3, 1, 2, 4).flatten(2)),
+    ("No gradient flows back: the heads are detached or copied out of torch.",
+     lambda x: permute_and_flatten(x.detach())),
+    ("The batch is lost: samples and positions share an axis.", lambda x: permute_and_flatten(x).flatten(0, 1)),
+    ("A view of the memory is taken, which fails where the axes stand in another order: make it contiguous first, "
+     "or use reshape or flatten.", lambda x: x.view(len(x), -1, *x.shape[3:]).transpose(1, 2).flatten(2)),
+))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="join_groups",
-    answer="join_groups",
-    title="Join the groups without a leak",
-    kind="Repair",
-    points=2,
-    difficulty=2,
-    minutes=15,
-    needs="section 'What the source documents say' of chapter 6",
-    judge=Calls(definition, cases),
+    name="join_groups", title="Join the groups without a leak", kind="Repair",
+    points=2, difficulty=2, minutes=15, needs="section 'What the source documents say' of chapter 6",
+    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "A reshape reads the numbers in the order of the axes. Which axis must come right behind the "
         "samples?",
         "The order must be (batch, n, G, H / G, head_dim). One transpose moves two axes only.",
         "return heads.permute(0, 3, 1, 2, 4).flatten(2)",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip

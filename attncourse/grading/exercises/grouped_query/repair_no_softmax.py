@@ -1,29 +1,32 @@
-"""Exercise repair_no_softmax: document 002 adds up the heads of a group and forgets the softmax."""
+"""Exercise repair_no_softmax: the heads of a group are added up, and the softmax is forgotten."""
 
-from itertools import product
+from itertools import combinations
 
 import torch
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.exercises.grouped_query._grouped_query_attention_judge import (
+from attncourse.grading.exercises.grouped_query._sharing import (
+    apart,
+    averaged,
     cases,
     definition,
+    given,
+    groups,
+    sharing,
+    unasked,
 )
+from attncourse.grading.families import ATTENTION, in_place, mistakes_of
+from attncourse.grading.recipe import Recipe
 
-ACCEPTED = Accepted()
+RIGHT = Recipe(given, answer=lambda output, *made: output, width="d")
+ACCEPTED = Accepted(repeated_keys=RIGHT)
 
 
 @ACCEPTED.add
 def found_code_repaired(query, key, value):
     grouped = query.unflatten(1, (key.size(1), -1))
-    scores = grouped @ key[:, :, None].mT / query.size(-1) ** 0.5
-    return (scores.softmax(-1) @ value[:, :, None]).flatten(1, 2)
-
-
-@ACCEPTED.add
-def repeated_keys(query, key, value):
-    k, v = (x.repeat_interleave(query.size(1) // x.size(1), dim=1) for x in (key, value))
-    return torch.softmax(query @ k.mT / query.size(-1) ** 0.5, dim=-1) @ v
+    weights = (grouped @ key[:, :, None].mT / query.size(-1) ** 0.5).softmax(-1)
+    return (weights @ value[:, :, None]).flatten(1, 2)
 
 
 @ACCEPTED.add
@@ -59,197 +62,53 @@ def picked_by_an_index(query, key, value):
     return weights @ value[:, g]
 
 
-MISTAKES = Mistakes()
+def left(change):
+    """One row of scores is left for each group."""
+    return {
+        "mask": lambda s, x: change(groups(s, x, x.rest)),
+        "mix": lambda w, x: w @ groups(x.value, x, x.rest)[:, :, 0],
+    }
 
 
-def group(query, key, strided=False):
-    """(b, g, r, n, d); strided: head h in group h % G, as found."""
-    if strided:
-        return query.unflatten(1, (-1, key.size(1))).transpose(1, 2)
-    return query.unflatten(1, (key.size(1), -1))
+FAULTS = (  # of the code as found
+    ("the scores are summed over the heads of a group, so the query heads are gone", left(lambda s: s.sum(2))),
+    ("no softmax follows the scores", {"normalize": lambda s: s}),
+    ("the scores are not divided by sqrt(d)", {"scale": lambda x: 1.0}),
+    ("head h is in group h % G instead of h // (H / G)",
+     next(steps for name, _, steps in sharing(RIGHT) if name == "strided")),
+)  # fmt: skip
 
-
-def ungroup(heads, strided=False):
-    return (heads.transpose(1, 2) if strided else heads).flatten(1, 2)
-
-
-def scores_of(q, key, scale=None):
-    """(b, g, r, n, m)."""
-    scale = q.size(-1) ** -0.5 if scale is None else scale
-    return torch.einsum("bgrnd,bgmd->bgrnm", q, key) * scale
-
-
-def mix(weights, value):
-    return torch.einsum("bgrnm,bgme->bgrne", weights, value)
-
-
-LEFT = {
-    "summed": "the scores are summed over the heads of a group, so the query heads are gone",
-    "no_softmax": "no softmax follows the scores",
-    "unscaled": "the scores are not divided by the square root of d",
-    "strided": "head h is in group h % G instead of h // (H / G)",
-}
-
-
-def left_in(summed, no_softmax, unscaled, strided):
-    """The code as found, with only these of its four faults left."""
-
-    def answer(query, key, value):
-        s = scores_of(group(query, key, strided), key, 1.0 if unscaled else None)
-        s = s.sum(2, keepdim=True) if summed else s
-        heads = mix(s if no_softmax else s.softmax(-1), value)
-        return heads[:, :, 0] if summed else ungroup(heads, strided)
-
-    return answer
-
-
-for faults in product((True, False), repeat=4):
-    says = [text for text, there in zip(LEFT.values(), faults, strict=True) if there]
-    if len(says) == 4:
-        MISTAKES.add(
-            "This is the code as found, or computes the same: all four faults are still there."
-        )(left_in(*faults))
-    elif says:
-        number = ("One fault is", "Two faults are", "Three faults are")[len(says) - 1]
-        MISTAKES.add(f"{number} left: {'; '.join(says)}.")(left_in(*faults))
-
-
-def mistake(says, change=None, scale=None, values=None, finish=ungroup, strided=False):
-    """A repair with one step wrong; ``change`` makes weights (b, g, r, n, m) of scores."""
-
-    @MISTAKES.add(f"{says} And {LEFT['strided']}." if strided else says)
-    def answer(query, key, value):
-        factor = None if scale is None else scale(query, key, value)
-        s = scores_of(group(query, key, strided), key, factor)
-        weights = s.softmax(-1) if change is None else change(s)
-        heads = mix(weights, value if values is None else values(key, value))
-        return finish(heads)
-
-
-mistake(
-    "The scores of a group are summed before the softmax, and the result is copied to its heads; "
-    "each head has scores of its own.",
-    lambda s: s.sum(2, keepdim=True).expand_as(s).softmax(-1),
-)
-mistake(
-    "The scores of a group are averaged before the softmax, and the result is copied to its heads; "
-    "each head has scores of its own.",
-    lambda s: s.mean(2, keepdim=True).expand_as(s).softmax(-1),
-)
-for strided in (False, True):
-    mistake(
-        "The scores of a group are averaged, and one output is left for each group; every query head keeps "
-        "its own.",
-        lambda s: s.mean(2, keepdim=True).softmax(-1),
-        strided=strided,
-    )
-for strided in (False, True):
-    mistake(
-        "The weights or outputs of a group are summed, after the softmax; every query head keeps its "
-        "own output.",
-        lambda s: s.softmax(-1).sum(2, keepdim=True),
-        strided=strided,
-    )
-for strided in (False, True):
-    mistake(
-        "The weights or outputs of a group are averaged, after the softmax; every query head keeps its "
-        "own output.",
-        lambda s: s.softmax(-1).mean(2, keepdim=True),
-        strided=strided,
-    )
-mistake(
-    "The weights of a group are averaged and the result is copied to its heads; each head has weights "
-    "of its own.",
-    lambda s: s.softmax(-1).mean(2, keepdim=True).expand_as(s),
-)
-mistake(
-    "The weights of a group are summed and the result is copied to its heads; each head has weights of "
-    "its own.",
-    lambda s: s.softmax(-1).sum(2, keepdim=True).expand_as(s),
-)
-mistake(
-    "The softmax runs over the queries; each query shares out its weight among the keys.",
-    lambda s: s.softmax(-2),
-)
-mistake(
-    "The softmax runs over the heads of a group; each query shares out its weight among the keys.",
-    lambda s: s.softmax(2),
-)
-mistake(
-    "The softmax runs over the groups; each query shares out its weight among the keys.",
-    lambda s: s.softmax(1),
-)
-mistake(
-    "The softmax runs over all query heads; each query shares out its weight among the keys.",
-    lambda s: s.flatten(1, 2).softmax(1).unflatten(1, s.shape[1:3]),
-)
-mistake(
-    "The scores are divided by their sum, without the exponential; that is no softmax.",
-    lambda s: s / s.sum(-1, keepdim=True),
-)
-mistake(
-    "The scores go through a sigmoid; the weights of a query must add up to 1.",
-    lambda s: s.sigmoid(),
-)
-mistake(
-    "The exponentials are not divided by their sum.",
-    lambda s: s.exp(),
-)
-mistake(
-    "The exponential overflows on large scores; subtract the largest score of the row first.",
-    lambda s: s.exp() / s.exp().sum(-1, keepdim=True),
-)
-mistake(
-    "The scale is applied after the softmax; divide the scores before it.",
-    scale=lambda q, k, v: 1.0,
-    values=lambda k, v: v * k.size(-1) ** -0.5,
-)
-mistake(
-    "The scores are divided by d instead of its square root.",
-    scale=lambda q, k, v: 1 / q.size(-1),
-)
-mistake(
-    "The scale uses e, the width of the values; it is the square root of d.",
-    scale=lambda q, k, v: v.size(-1) ** -0.5,
-)
-mistake(
-    "The scale uses H, the number of query heads; it is the square root of d.",
-    scale=lambda q, k, v: q.size(1) ** -0.5,
-)
-mistake(
-    "The scale uses H * d, the whole width; it is the square root of d, the width of one head.",
-    scale=lambda q, k, v: (q.size(1) * q.size(-1)) ** -0.5,
-)
-mistake(
-    "The scores are multiplied by the square root of d; divide by it.",
-    scale=lambda q, k, v: q.size(-1) ** 0.5,
-)
-mistake("The groups are still apart; return (b, H, n, e).", finish=lambda heads: heads)
-mistake(
-    "The groups are still apart; return (b, H, n, e).",
-    finish=lambda heads: heads.transpose(1, 2),
-    strided=True,
-)
-mistake(
-    "The keys are grouped rightly, but the heads of the output stand in strided order.",
-    finish=lambda heads: ungroup(heads, strided=True),
-)
-mistake(
-    "No gradient flows back: the output is detached or made inside no_grad.",
-    finish=lambda heads: ungroup(heads).detach(),
-)
-
+MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
+    ("The scores of a group are summed, so one output is left for each group; every query head has scores "
+     "and an output of its own.", FAULTS[0][1]),
+    ("The scores of a group are averaged, so one output is left for each group; every query head has scores "
+     "and an output of its own.", left(lambda s: s.mean(2))),
+    ("The scores of a group are summed before the softmax, and the result is copied to its heads; each head "
+     "has scores of its own.", {"mask": lambda s, x: averaged(s, x.rest) * (s.size(1) // x.rest)}),
+    ("The weights of a group are averaged and the result is copied to its heads; each head has weights of "
+     "its own.", {"finish": lambda w, x: averaged(w, x.rest)}),
+    ("The weights of a group are summed and the result is copied to its heads; each head has weights of its "
+     "own.", {"finish": lambda w, x: averaged(w, x.rest) * (w.size(1) // x.rest)}),
+))  # fmt: skip
+MISTAKES.append(
+    RIGHT.but("The groups are still apart, and head h is in group h % G instead of h // (H / G); return (b, H, n, e).",
+              answer=lambda o, w, s, x: apart(o, o.size(1) // x.rest), **FAULTS[3][1])
+)  # fmt: skip
+MISTAKES += mistakes_of(RIGHT, *ATTENTION, sharing, unasked, in_place)
+MISTAKES += [
+    RIGHT.but(f"Three faults are left: {'; '.join(says for says, _ in three)}.",
+              **{step: change for _, steps in three for step, change in steps.items()})
+    for three in combinations(FAULTS, 3)
+]  # fmt: skip
+MISTAKES.append(
+    RIGHT.but("This is the code as found, or computes the same: all four faults are still there.",
+              **{step: change for _, steps in FAULTS for step, change in steps.items()})
+)  # fmt: skip
 
 EXERCISE = Exercise(
-    name="repair_no_softmax",
-    answer="grouped_attention",
-    title="Give the heads back",
-    kind="Repair",
-    points=2,
-    difficulty=2,
-    minutes=15,
-    needs="section 'What the source documents say' of chapter 6",
-    judge=Calls(definition, cases),
+    name="repair_no_softmax", answer="grouped_attention", title="Give the heads back", kind="Repair",
+    points=2, difficulty=2, minutes=15, needs="section 'What the source documents say' of chapter 6",
+    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Compare with the five steps of attention. Two are missing, one joins what must stay apart, and "
         "one reshape takes the wrong heads together.",
@@ -258,10 +117,7 @@ EXERCISE = Exercise(
         "scores = grouped @ key[:, :, None].mT / sqrt(d); "
         "return (softmax(scores, -1) @ value[:, :, None]).flatten(1, 2)",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
     forbids=(
-        "torch.nn.functional.scaled_dot_product_attention",
-        "torch.nn.MultiheadAttention",
+        "torch.nn.functional.scaled_dot_product_attention", "torch.nn.MultiheadAttention",
     ),
-)
+)  # fmt: skip

@@ -1,10 +1,12 @@
-"""Exercise who_reads_whom: the key head of each query head."""
+"""Exercise who_reads_whom: the key/value head of each query head."""
 
 import torch
 
+from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes, Number
 
 NUM_HEADS, NUM_KV_HEADS = 12, 4
+HEADS = range(NUM_HEADS)
 
 
 def readers() -> list[int]:
@@ -14,49 +16,51 @@ def readers() -> list[int]:
 
 ACCEPTED = Accepted(
     written_out=[0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3],
-    by_division=tuple(h // 3 for h in range(12)),
+    by_division=tuple(h // 3 for h in HEADS),
     as_a_tensor=torch.arange(4).repeat_interleave(3),
-    as_floats=[float(h // 3) for h in range(12)],
+    as_floats=[float(h // 3) for h in HEADS],
     by_rounding_down=torch.div(torch.arange(12), 3, rounding_mode="floor").float(),
 )
 
-MISTAKES = Mistakes()
-for says, number in (
-    ("This is the strided order, h % 4; neighbours share a key head: h // 3.",
-     [h % 4 for h in range(12)]),
+MISTAKES = Mistakes(Mistake(says, number) for says, number in (
+    ("This is the strided order, h % 4; neighbours share a KV head: h // 3.", [h % 4 for h in HEADS]),
     ("The number of groups and the size of a group are swapped: 12 heads in 4 groups are 3 to a group.",
-     [h // 4 for h in range(12)]),
-    ("This is h % 3: it deals out three key heads, and strided; there are 4, and neighbours share.",
-     [h % 3 for h in range(12)]),
-    ("Every query head has its own key head here: that is multi-head attention.", list(range(12))),
-    ("All read key head 0: that is multi-query attention; here there are 4 key heads.", [0] * 12),
-    ("Heads are counted from 0: this counts the key heads from 1.", [h // 3 + 1 for h in range(12)]),
-    ("These are the first query heads of the groups; asked is the key head of each query head.",
-     [h // 3 * 3 for h in range(12)]),
+     [h // 4 for h in HEADS]),
+    ("This is h % 3: it deals out three KV heads, and strided; there are 4, and neighbours share.",
+     [h % 3 for h in HEADS]),
+    ("Every query head has its own KV head here: that is multi-head attention.", list(HEADS)),
+    ("All read KV head 0: that is multi-query attention; here there are 4 KV heads.", [0] * 12),
+    ("Heads are counted from 0: this counts the KV heads from 1.", [h // 3 + 1 for h in HEADS]),
+    ("This is the strided order, counted from 1. Neighbours share a KV head, and heads are counted from 0.",
+     [h % 4 + 1 for h in HEADS]),
+    ("These are the first query heads of the groups; asked is the KV head of each query head.",
+     [h // 3 * 3 for h in HEADS]),
     ("These are the query heads that stand first in each group; asked are 12 numbers.", [0, 3, 6, 9]),
-    ("These are the sizes of the groups; asked is the key head of each query head.", [3, 3, 3, 3]),
-    ("The order is reversed: query head 0 reads key head 0.", [3 - h // 3 for h in range(12)]),
-    ("Two query heads share a key head here; 12 heads in 4 groups are 3 to a group.",
-     [h // 2 for h in range(12)]),
-):  # fmt: skip
-    MISTAKES.add(says)(number)
-
+    ("These are the sizes of the groups; asked is the KV head of each query head.", [3, 3, 3, 3]),
+    ("These are the KV heads, each once; asked are 12 numbers, one for each query head.", [0, 1, 2, 3]),
+    ("The order is reversed: query head 0 reads KV head 0.", [3 - h // 3 for h in HEADS]),
+    ("Two query heads share a KV head here; 12 heads in 4 groups are 3 to a group.", [h // 2 for h in HEADS]),
+    ("Six query heads share a KV head here; 12 heads in 4 groups are 3 to a group.", [h // 6 for h in HEADS]),
+    ("Query head 0 stands alone here, as if heads were counted from 1; heads 0, 1 and 2 share KV head 0.",
+     [(h + 2) // 3 for h in HEADS]),
+    ("The first group has one head less than the others, as when h / 3 is rounded to the nearest number; heads 0, "
+     "1 and 2 share KV head 0.", [(h + 1) // 3 for h in HEADS]),
+    ("h is divided by 3, but not rounded down: h // 3.", [h / 3 for h in HEADS]),
+))  # fmt: skip
+MISTAKES += [
+    Mistake("The groups are apart, in a table; asked is one list of 12 numbers.",
+            torch.arange(4).repeat_interleave(3).view(4, 3)),
+    Mistake("These are the query heads of each group, in a table; asked is the KV head of each query head.",
+            torch.arange(12).view(4, 3)),
+]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="who_reads_whom",
-    answer="key_heads",
-    title="Who reads whom",
-    kind="Predict",
-    points=1,
-    difficulty=1,
-    minutes=5,
-    needs="section 'By hand' of chapter 6",
-    judge=Number(readers, rtol=1e-9),
+    name="who_reads_whom", answer="key_heads", title="Who reads whom", kind="Predict",
+    points=1, difficulty=1, minutes=5, needs="section 'By hand' of chapter 6",
+    judge=Number(readers, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "How many query heads belong to one group?",
-        "12 / 4 = 3, and the groups are contiguous: heads 0, 1 and 2 share key head 0.",
+        "12 / 4 = 3, and the groups are contiguous: heads 0, 1 and 2 share KV head 0.",
         "[h // 3 for h in range(12)]",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip
