@@ -5,26 +5,15 @@ from fractions import Fraction
 import torch
 
 from attncourse.grading.compare import Close
+from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes, Number
 
-LAYERS, NUM_HEADS, HEAD_DIM, LATENT, ROTARY, TOKENS, BYTES = 60, 128, 128, 512, 64, 10_000, 2
+LAYERS, HEADS, HEAD_DIM, LATENT, ROTARY, TOKENS, BYTES = 60, 128, 128, 512, 64, 10_000, 2
 
 
 def cache_bytes() -> int:
-    """Token by token and layer by layer: one latent, one rotary key."""
-    total = 0
-    for _ in range(LAYERS):
-        for cached in (LATENT, ROTARY):
-            total += TOKENS * cached * BYTES
-    return total
-
-
-EXACT = LAYERS * TOKENS * (LATENT + ROTARY) * BYTES
-
-
-def about(number: float) -> Close:
-    """A wrong number, also when it is rounded."""
-    return Close(torch.tensor(number, dtype=torch.float64), 2e-3)
+    """Layer by layer: one latent and one rotary key for every token."""
+    return sum(TOKENS * cached * BYTES for _ in range(LAYERS) for cached in (LATENT, ROTARY))
 
 
 ACCEPTED = Accepted(
@@ -35,53 +24,44 @@ ACCEPTED = Accepted(
     as_a_fraction=Fraction(60 * 576 * 10_000 * 16, 8),
 )
 
-MISTAKES = Mistakes()
-for says, number in (
-    ("These are numbers, not bytes; bfloat16 takes 2 bytes a number.", EXACT / 2),
-    ("This is twice the number: bfloat16 takes 2 bytes, and one latent serves keys and values alike.", EXACT * 2),
-    ("This is one layer; there are 60.", EXACT / LAYERS),
-    ("This is one token; there are 10,000.", EXACT / TOKENS),
-    ("This is one token in one layer: 576 numbers of 2 bytes.", EXACT / TOKENS / LAYERS),
-    ("The rotary key is forgotten; it is cached beside the latent.",
-     LAYERS * TOKENS * LATENT * BYTES),
-    ("Nothing but the rotary key is counted; the latent is cached beside it.",
-     LAYERS * TOKENS * ROTARY * BYTES),
-    ("The latent is counted twice, for keys and for values; one latent serves both.",
-     LAYERS * TOKENS * (2 * LATENT + ROTARY) * BYTES),
-    ("Every head has a latent here; one latent and one rotary key serve all 128.",
-     NUM_HEADS * EXACT),
-    ("Every head has a rotary key here; one serves all 128.",
-     LAYERS * TOKENS * (LATENT + NUM_HEADS * ROTARY) * BYTES),
-    ("This is a cache of multi-head keys and values; only the latent and the rotary key are kept.",
-     LAYERS * TOKENS * 2 * NUM_HEADS * HEAD_DIM * BYTES),
-    ("This is a cache of multi-head keys and values, with rotary parts in the keys; only the latent "
-     "and one rotary key are kept.", LAYERS * TOKENS * NUM_HEADS * (2 * HEAD_DIM + ROTARY) * BYTES),
-    ("These are the keys and values of one head (multi-query attention); what is kept is the latent "
-     "and the rotary key.", LAYERS * TOKENS * 2 * HEAD_DIM * BYTES),
-    ("These are megabytes (10^6 bytes); the question asks for bytes.", EXACT / 1e6),
-    ("These are mebibytes (2^20 bytes); the question asks for bytes.", EXACT / 2**20),
-    ("These are gigabytes (10^9 bytes); the question asks for bytes.", EXACT / 1e9),
-    ("These are gibibytes (2^30 bytes); the question asks for bytes.", EXACT / 2**30),
-    ("These are bits; a byte has 8.", EXACT * 8),
-):  # fmt: skip
-    MISTAKES.add(says)(about(number))
-
+EXACT, ROWS = 691_200_000, LAYERS * TOKENS * BYTES
+MISTAKES = Mistakes(  # also where they are rounded
+    Mistake(says, Close(torch.tensor(number, dtype=torch.float64), 2e-3)) for says, number in (
+        ("These are numbers, not bytes; bfloat16 takes 2 bytes a number.", EXACT / 2),
+        ("This is twice the number: bfloat16 takes 2 bytes, and one latent serves keys and values alike.", EXACT * 2),
+        ("This is one layer; there are 60.", EXACT / LAYERS),
+        ("This is one token; there are 10,000.", EXACT / TOKENS),
+        ("This is one token in one layer: 576 numbers of 2 bytes.", EXACT / TOKENS / LAYERS),
+        ("These are the numbers of one token in one layer, not the bytes of all.", LATENT + ROTARY),
+        ("The rotary key is forgotten; it is cached beside the latent.", ROWS * LATENT),
+        ("Nothing but the rotary key is counted; the latent is cached beside it.", ROWS * ROTARY),
+        ("The latent is counted twice, for keys and for values; one latent serves both.", ROWS * (2 * LATENT + ROTARY)),
+        ("Every head has a latent here; one latent and one rotary key serve all 128.", HEADS * EXACT),
+        ("Every head has a rotary key here; one serves all 128.", ROWS * (LATENT + HEADS * ROTARY)),
+        ("The latent and a key of one head are counted; the rotary key has 64 numbers.", ROWS * (LATENT + HEAD_DIM)),
+        ("This is a cache of multi-head keys and values; only the latent and the rotary key are kept.",
+         ROWS * 2 * HEADS * HEAD_DIM),
+        ("This is a cache of multi-head keys and values, with rotary parts in the keys; only the latent "
+         "and one rotary key are kept.", ROWS * HEADS * (2 * HEAD_DIM + ROTARY)),
+        ("These are the bytes of keys and values of one head, or the numbers of the latents; what is asked "
+         "are the bytes of latents and rotary keys.", ROWS * 2 * HEAD_DIM),
+        ("These are megabytes (10^6 bytes); the question asks for bytes.", EXACT / 1e6),
+        ("These are mebibytes (2^20 bytes); the question asks for bytes.", EXACT / 2**20),
+        ("These are gigabytes (10^9 bytes); the question asks for bytes.", EXACT / 1e9),
+        ("These are gibibytes (2^30 bytes); the question asks for bytes.", EXACT / 2**30),
+        ("These are bits; a byte has 8.", EXACT * 8),
+        ("This is close, but the number of bytes is asked: a whole number, with all its digits.", EXACT * 1.0001),
+    )
+)  # fmt: skip
 
 EXERCISE = Exercise(
-    name="cache_bytes",
-    answer="cache_bytes",
-    title="The cache of DeepSeek-V2",
-    kind="Predict",
-    points=1,
-    difficulty=1,
-    minutes=5,
+    name="cache_bytes", title="The cache of DeepSeek-V2", kind="Predict",
+    points=1, difficulty=1, minutes=5,
     needs="sections 'What changes' and 'What it costs' of chapter 7",
-    judge=Number(cache_bytes, rtol=1e-4),
+    judge=Number(cache_bytes, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "What does one layer keep for one token? Not keys, and not values.",
         "512 + 64 numbers for all heads together, 2 bytes each.",
         "layers * tokens * (latent_dim + rotary_dim) * 2",
     ),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+)  # fmt: skip
