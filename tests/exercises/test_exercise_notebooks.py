@@ -12,6 +12,8 @@ from attncourse.grading import load, names
 from attncourse.grading.exercises import CHAPTERS as IN_ORDER
 from attncourse.grading.exercises import chapter_of
 
+pytestmark = pytest.mark.quick
+
 CHECK = re.compile(r'^check\("(\w+)", (\w+)\)$', re.M)
 REGION = re.compile(r"^( *)### BEGIN SOLUTION\n.*?^ *### END SOLUTION\n?", re.M | re.S)
 

@@ -3,14 +3,20 @@
 import pytest
 import torch
 
-from attncourse.grading.compare import Case
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes, Number
+from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes, Number
 from attncourse.grading.isolation import torch_defaults
+from attncourse.grading.observe import Case
+
+pytestmark = pytest.mark.quick
 
 
 def tiny(judge, accepted=(), mistakes=()):
-    parts = "tiny", "answer", "Tiny", "Predict", 1, 1, 1, "nothing", judge, ("a", "b", "c")
-    return Exercise(*parts, Accepted(accepted), Mistakes(mistakes))
+    return Exercise(
+        name="tiny", answer="answer", title="Tiny", kind="Predict", points=1, difficulty=1, minutes=1,
+        needs="nothing", judge=judge, hints=("a", "b", "c"),
+        accepted=Accepted(accepted), mistakes=Mistakes(mistakes),
+    )  # fmt: skip
 
 
 def test_judge_of_calls_sees_inputs_changed_and_gradients_lost():
@@ -18,9 +24,11 @@ def test_judge_of_calls_sees_inputs_changed_and_gradients_lost():
     exercise = tiny(Calls(lambda x: 2 * x, lambda seed: [Case("three numbers", (x,))]))
     assert exercise.grade(lambda x: x + x).status == "passed"
     assert exercise.grade(lambda x: x.double() * 2).status == "passed"
-    assert "left unchanged: no" in exercise.grade(lambda x: x.mul_(2)).findings[-1]
+    assert "left unchanged: no, x changed" in exercise.grade(lambda x: x.mul_(2)).findings[-1]
     assert "gradient" in exercise.grade(lambda x: 2 * x.detach()).findings[0]
-    assert "expected shape (3,), got (1, 3)" in exercise.grade(lambda x: 2 * x[None]).findings[0]
+    noticed, found = exercise.grade(lambda x: 2 * x[None]).findings
+    assert noticed == "The numbers are right, but axes of size 1 are added or moved."
+    assert "expected shape (3,), got (1, 3)" in found
     assert x.tolist() == [1, 2, 3]
     assert not x.requires_grad
 
@@ -30,8 +38,10 @@ def test_judge_of_calls_guards_its_inputs():
     cases = [Case("twice", (x,), {"by": by})]
     exercise = tiny(Calls(lambda x, by: by * x, lambda seed: cases, gradients=False))
     assert exercise.grade(lambda x, by: x * by).status == "passed"
-    for in_place in (lambda x, by: x.mul_(by), lambda x, by: by.mul_(x)):
-        assert exercise.grade(in_place).findings == ("twice, inputs left unchanged: no",)
+    for name, in_place in (("x", lambda x, by: x.mul_(by)), ("by", lambda x, by: by.mul_(x))):
+        noticed, found = exercise.grade(in_place).findings
+        assert noticed == f"The results are right, but an input is changed in place: {name}."
+        assert found == f"twice, inputs left unchanged: no, {name} changed"
     assert x.tolist() == [3, 3, 3]
     assert by.tolist() == [2, 2, 2]
 

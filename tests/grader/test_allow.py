@@ -17,10 +17,10 @@ import torch
 from support.notebooks import MASTERS, ROOT, STUDENTS, chapter
 
 from attncourse.grading import load, names
+from attncourse.grading.blocked import blocked
 from attncourse.grading.exercises import chapter_of
 from attngrade import Cell
 from attngrade.allow import violations
-from attngrade.far.blocked import blocked
 from attngrade.source import part_of, statements
 
 SDPA = "torch.nn.functional.scaled_dot_product_attention"

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse.grading import load, names
-from attngrade.far.blocked import FUNCTIONS, KERNELS, blocked
+from attncourse.grading.blocked import FUNCTIONS, KERNELS, blocked
 from attngrade.reach import ready_made
 
 SDPA, MHA = "torch.nn.functional.scaled_dot_product_attention", "torch.nn.MultiheadAttention"
@@ -103,7 +103,7 @@ def test_blocking_twice_and_a_library_that_was_destroyed():
 def test_blocking_says_nothing():
     code = (
         "import warnings; warnings.simplefilter('error')\n"
-        "from attngrade.far.blocked import FUNCTIONS, blocked\n"
+        "from attncourse.grading.blocked import FUNCTIONS, blocked\n"
         "with blocked(tuple(FUNCTIONS)): pass\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -165,7 +165,8 @@ def test_every_protection_is_explained():
         assert [row[0] for row in table("protection")] == [x for x, _ in sandbox.protections]
 
 
-def test_the_table_of_attacks_is_that_of_the_suite(write_table):
+@pytest.mark.tables
+def test_the_table_of_attacks_is_that_of_the_suite(book_table):
     rows, through = [], []
     for family in FAMILIES:
         says = import_module(f"grader.attacks.{family}").__doc__.split("\n")[0]
@@ -173,7 +174,7 @@ def test_the_table_of_attacks_is_that_of_the_suite(write_table):
         through += [f"{attack.name}: {attack.known}" for attack in known]
         rows.append([family, len(all_of(family)), len(known), says])
     rows.append(["all", *(sum(row[k] for row in rows) for k in (1, 2)), ""])
-    write_table(
+    book_table(
         "attacks",
         caption="Hostile notebooks in the test suite",
         note=f"Each is graded when the suite runs. Known to get through: {'; '.join(through) or 'none'}.",

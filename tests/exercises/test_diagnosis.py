@@ -1,0 +1,162 @@
+"""What a wrong answer hears: the mistake it shows, two at once, or what can be noticed of it."""
+
+import pytest
+import torch
+
+from attncourse.grading.answer import LocalAnswer, as_answer
+from attncourse.grading.diagnosis import Diagnosis, Mistake, pairs_of
+from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes, expected_of
+from attncourse.grading.families import ATTENTION, masks, mistakes_of, rules, weights
+from attncourse.grading.inputs import sized_cases
+from attncourse.grading.observe import Case
+from attncourse.grading.recipe import Given, Recipe
+
+pytestmark = pytest.mark.quick
+
+CALLS = [
+    ("3 queries, 4 keys", (2, 3, 5, 4, 6, 7), 1),
+    ("large scores", (1, 2, 4, 5, 3, 6), 300),
+    ("1 key", (2, 2, 3, 1, 4, 5), 1),
+]
+RIGHT = Recipe(lambda query, key, value: Given(query, key, value, 0))
+MISTAKES = mistakes_of(RIGHT, *ATTENTION, masks, rules, weights, without=("top left",))
+
+
+def attention(query, key, value):
+    """Causal attention, by torch."""
+    eye = torch.eye(key.size(-2), dtype=key.dtype).expand(*key.shape[:2], -1, -1)
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    return tuple(sdpa(query, key, x, is_causal=True) for x in (value, eye))
+
+
+def cases(seed):
+    return sized_cases(seed, "b h n m d e", "b h n d, b h m d, b h m e", CALLS)
+
+
+def exercise(mistakes=MISTAKES, judge=None):
+    return Exercise(
+        name="tiny", title="Tiny", kind="Implement", points=1, difficulty=1, minutes=1, needs="nothing",
+        judge=judge or Calls(attention, cases), hints=("a", "b", "c"),
+        accepted=Accepted(right=RIGHT), mistakes=Mistakes(mistakes),
+    )  # fmt: skip
+
+
+def test_the_recipe_is_attention():
+    assert exercise().grade(RIGHT).status == "passed"
+
+
+def test_a_mistake_replaces_steps_and_keeps_the_rest():
+    mistake = RIGHT.but("The scale is missing.", scale=lambda x: 1.0)
+    assert mistake.answer.mix is RIGHT.mix
+    assert set(mistake.steps) == {"scale"}
+    verdict = exercise([mistake]).grade(mistake.answer)
+    assert (verdict.status, verdict.diagnosis) == ("failed", "The scale is missing.")
+
+
+def test_a_family_leaves_out_only_what_it_has():
+    with pytest.raises(ValueError, match="no mistake is called unscalled; there are"):
+        mistakes_of(RIGHT, *ATTENTION, without=("unscalled",))
+
+
+def test_two_mistakes_at_once_are_named_together():
+    def twice_wrong(query, key, value):
+        scores = (query @ key.mT).tril()
+        weights = scores.softmax(-1)
+        return weights @ value, weights
+
+    says = exercise().grade(twice_wrong).diagnosis
+    assert says.startswith("Two mistakes at once. ")
+    assert "not divided by sqrt(head_dim)" in says
+    assert "set to 0 instead of minus infinity" in says
+
+
+def test_pairs_replace_different_steps():
+    one, same, other = (RIGHT.but(s, **{step: None}) for s, step in zip("abc", ("mix", "mix", "scale"), strict=True))  # fmt: skip
+    found = pairs_of([one, same, other, Mistake("d", attention)])
+    assert [pair.says for pair in found] == [
+        "Two mistakes at once. a c",
+        "Two mistakes at once. b c",
+    ]
+
+
+def test_a_mistake_is_run_no_further_than_needed_and_only_once():
+    called = []
+
+    def wrong(x):
+        called.append(len(x))
+        return 5 * x
+
+    all_cases = [Case(f"{n} numbers", (torch.ones(n),)) for n in (1, 2, 3)]
+    judge = Calls(lambda x: 2 * x, lambda seed: all_cases)
+    tiny = exercise([Mistake("Five times.", wrong)], judge)
+    assert tiny.grade(lambda x: 3 * x).diagnosis == ""
+    assert called == [1], "one case told them apart"
+    assert tiny.grade(lambda x: 5 * x).diagnosis == "Five times."
+    assert tiny.grade(lambda x: 5 * x).diagnosis == "Five times."
+    assert called == [1, 2, 3]
+
+
+def test_what_is_known_belongs_to_a_seed():
+    tiny = exercise()
+    for seed in range(6):
+        assert tiny.grade(lambda q, k, v: attention(q, 2 * k, v), seed).status == "failed"
+    assert len(tiny._diagnoses) <= 4
+
+
+def transposed(query, key, value):
+    output, weights = attention(query, key, value)
+    return output.transpose(0, 1), weights
+
+
+def in_bfloat16(query, key, value):
+    output, weights = attention(*(x.bfloat16() for x in (query, key, value)))
+    return output.float(), weights.float()
+
+
+def without_key(query, key, value):
+    return attention(query, key.detach(), value)
+
+
+def not_a_number(query, key, value):
+    output, weights = attention(query, key, value)
+    return (output / 0 if len(key[0, 0]) == 1 else output), weights
+
+
+def only_once(query, key, value):
+    output, weights = attention(query, key, value)
+    return output + (query.abs().max() > 100), weights
+
+
+@pytest.mark.parametrize(
+    ("answer", "noticed"),
+    [
+        (transposed, "The numbers are right, but the axes stand in another order."),
+        (lambda *x: attention(*x)[::-1], "The results are right, but stand in another order."),
+        (in_bfloat16, "right to about two digits"),
+        (without_key, "no gradient flows back to key"),
+        (not_a_number, "NaN or infinite numbers here: 1 key"),
+        (only_once, "only this one does not: large scores"),
+    ],
+)
+def test_what_no_mistake_explains_is_described(answer, noticed):
+    verdict = exercise([]).grade(answer)
+    assert verdict.diagnosis == ""
+    assert noticed in verdict.findings[0]
+
+
+def test_nothing_is_said_of_what_is_simply_wrong():
+    judge = Calls(attention, cases)
+    seen = dict(judge.observe(lambda q, k, v: attention(q, k + q.mean(), v), 0))
+    assert Diagnosis(judge, [], expected_of(judge, 0), 0).of(seen) == ("", "")
+
+
+def test_only_a_remote_answer_is_one():
+    class Pretends:
+        def results(self, calls):
+            return [lambda: "right"] * len(calls)
+
+        def __call__(self, *args):
+            return "wrong"
+
+    assert isinstance(as_answer(Pretends()), LocalAnswer)
+    assert as_answer(Pretends()).results([([], {})])[0]() == "wrong"
