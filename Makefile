@@ -11,11 +11,13 @@ MASTERS := $(wildcard exercises/solutions/*.ipynb)
 # More threads are slower on small models, and a busy machine makes it much worse.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup book test check lint lab run exercises renumber new bench repository clean
+.PHONY: help setup book test test-mechanism test-exercises test-grader test-book quick tables check lint lab run exercises renumber new bench repository clean
 
 help:
 	@echo "make book               build the site and say where to open it"
 	@echo "make test               build the site and run every check"
+	@echo "make quick              what a change breaks most often, in less than a minute"
+	@echo "make tables             write the tables of the book that the tests found changed"
 	@echo "make check              what CI does: make test, and nothing may be skipped"
 	@echo "make lab                open the notebooks in JupyterLab"
 	@echo "make run NB=PATH ...    execute notebooks in place (default: all of them)"
@@ -24,6 +26,9 @@ help:
 	@echo "make new NAME=dilated   stubs for a new variant, from equation to exercise"
 	@echo "make bench              measure the figures that the book shows"
 	@echo "make repository URL=... point the notebooks at your fork"
+
+# Three workers on two cores: some tests wait.
+PYTEST := $(BIN)/python -m pytest --nbval -n 3 --dist loadgroup --no-loadscope-reorder
 
 # The kernels' tests were written for this version: its interpreter, and its compiler's output.
 TRITON := triton==3.7.1
@@ -48,10 +53,29 @@ book: $(READY)
 	@echo "Open file://$(CURDIR)/_build/html/index.html"
 
 test: lint book $(KERNELS)
-	$(BIN)/python -m pytest tests $(CHAPTERS) $(MASTERS) --nbval -n 2 --dist loadfile
+	$(PYTEST) tests $(CHAPTERS) $(MASTERS)
 
 check:
 	CI=true $(MAKE) test
+
+# The same in four parts, as CI runs them.
+test-mechanism: lint $(KERNELS)
+	$(PYTEST) tests/mechanism
+
+test-exercises: lint
+	$(PYTEST) tests/exercises $(MASTERS)
+
+test-grader: lint
+	$(PYTEST) tests/grader
+
+test-book: lint book
+	$(PYTEST) tests/book $(CHAPTERS)
+
+quick: lint
+	$(PYTEST) -m quick tests
+
+tables: $(READY) $(KERNELS)
+	$(PYTEST) -m tables tests --write-tables
 
 lint: $(READY)
 	$(BIN)/ruff check --quiet .

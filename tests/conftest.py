@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -12,8 +13,10 @@ os.environ["TRITON_INTERPRET"] = "1"
 import pytest
 import torch
 from jaxtyping import install_import_hook
+from support.proofs import Proofs
 
 ROOT = Path(__file__).parents[1]
+LONGEST = ("test_attacks.py", "test_flash_compiled.py", "test_site_browser.py", "test_cluster.py")
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 CHECKED = ("steps", "masks", "scores", "layers", "lab.models", "lab.data")
 
@@ -37,18 +40,59 @@ def _seeded():
     torch.manual_seed(0)
 
 
-@pytest.fixture(scope="session")
-def write_table():
-    """``write(name, caption=, note=, columns=, rows=)``: a table that the book shows."""
+def pytest_addoption(parser):
+    parser.addoption(
+        "--write-tables", action="store_true", help="write the tables of the book that have changed"
+    )
+    parser.addoption(
+        "--prove-all", action="store_true", help="run also what is unchanged since it passed"
+    )
 
-    def write(name: str, **table) -> None:
+
+def pytest_configure(config):
+    on_ci = os.environ.get("CI") == "true"  # there everything is proven, and nothing is kept
+    everything = config.getoption("--prove-all") or config.getoption("--write-tables")
+    config.pluginmanager.register(Proofs(look=not on_ci and not everything, keep=not on_ci))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Files run as a whole, because their fixtures are dear; unless GROUP_BY names parameters.
+
+    What takes longest begins first, and what need not stay together fills the gaps at the end.
+    """
+
+    def parameters(item) -> tuple[str, ...]:
+        return getattr(getattr(item, "module", None), "GROUP_BY", ())
+
+    for item in items:
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        single = [str(given[name]) for name in parameters(item) if name in given]
+        group = ":".join([item.path.name, *single])
+        item.add_marker(pytest.mark.xdist_group(re.sub(r"[@\]]", "", group)))
+    items.sort(key=lambda item: (bool(parameters(item)), rank(item.path)))
+
+
+def rank(path: Path) -> int:
+    """Where the tests of a file stand in the queue."""
+    if path.name in LONGEST:
+        return LONGEST.index(path.name)
+    return len(LONGEST) + (path.suffix != ".ipynb")
+
+
+@pytest.fixture(scope="session")
+def book_table(request):
+    """``book_table(name, caption=, note=, columns=, rows=)``: what the book shows is what was found."""
+
+    def compare(name: str, **table) -> None:
         path = ROOT / "chapters" / "_data" / f"{name}.json"
         text = json.dumps(table, indent=1, ensure_ascii=False) + "\n"
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.parent.mkdir(exist_ok=True)
+        if request.config.getoption("--write-tables"):
             path.write_text(text, encoding="utf-8")
+        shown = path.read_text(encoding="utf-8") if path.exists() else ""
+        assert shown == text, f"{path.relative_to(ROOT)} is out of date; run: make tables"
 
-    return write
+    return compare
 
 
 @pytest.fixture(scope="module")  # not longer: while Playwright runs, nobody else has an event loop

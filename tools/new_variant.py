@@ -43,7 +43,7 @@ TASK = '''"""Exercise {name}: TODO."""
 import torch
 
 from attncourse import spec
-from attncourse.grading.compare import Case
+from attncourse.grading.observe import Case
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
 
 

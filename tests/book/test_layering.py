@@ -14,6 +14,8 @@ import pytest
 import attncourse
 from attncourse import MultiHeadAttention
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).parents[2]
 PACKAGE, GRADER = ROOT / "attncourse", ROOT / "attngrade"
 FILES = sorted([*PACKAGE.rglob("*.py"), *GRADER.rglob("*.py")])

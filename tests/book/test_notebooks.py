@@ -3,8 +3,11 @@
 import re
 
 import nbformat
+import pytest
 import yaml
 from support.notebooks import ALL, CHAPTERS, EXECUTED, MASTERS, ROOT, STUDENTS, cells, each, read
+
+pytestmark = pytest.mark.quick
 
 GPU = {"gpu", "skip-execution", "nbval-skip"}
 TAGS = GPU | {"bootstrap", "remove-cell", "nbval-ignore-output", "hints"}

@@ -11,6 +11,8 @@ from support.package import build
 
 import attncourse
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)
 def test_claim(claim):

@@ -17,6 +17,9 @@ from attncourse import layers
 found: dict[tuple[str, str], bool | None] = {}
 
 
+pytestmark = [pytest.mark.quick, pytest.mark.tables]
+
+
 @pytest.mark.parametrize("title", CONTRACTS)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_contract(name, title):
@@ -45,12 +48,12 @@ def test_every_public_function_and_layer_is_a_variant():
     )
 
 
-def test_table_of_the_book(write_table):
+def test_table_of_the_book(book_table):
     if len(found) < len(VARIANTS) * len(CONTRACTS):
         pytest.skip("written by a complete run of this file only")
     for title in CONTRACTS:
         assert any(found[name, title] for name in VARIANTS), f"no variant has: {title}"
-    write_table(
+    book_table(
         "contracts",
         caption="Which property was tested on which variant",
         note="Every property is one function in tests/support/contracts.py, every variant one entry of "

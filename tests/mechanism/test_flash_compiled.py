@@ -74,7 +74,8 @@ def test_hopper_kernel_uses_what_it_is_named_for(compiled):
         assert facts["handed_over"] > 0, "no warps were specialized"
 
 
-def test_table_of_the_book(compiled, write_table):
+@pytest.mark.tables
+def test_table_of_the_book(compiled, book_table):
     names = {kernel for (kernel, *_), _ in compiled}
     assert names == {
         "kernels.forward_kernel",
@@ -82,7 +83,7 @@ def test_table_of_the_book(compiled, write_table):
         "kernels.key_value_kernel",
         "hopper.forward_kernel",
     }
-    write_table(
+    book_table(
         "flash_compiled",
         caption="What the compiler makes of the FlashAttention kernels",
         note="bfloat16, lengths that are multiples of the tile. Compiled, not run: registers of a thread "

@@ -15,6 +15,8 @@ from support.contracts import CONTRACTS
 from support.mutants import MUTANTS
 from support.package import MODULES, build
 
+GROUP_BY = ("old", "new")
+
 
 def killers(package, last_first: bool):
     """All claims, and all contracts on all variants, as calls; the layers are the last variants."""

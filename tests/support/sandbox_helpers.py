@@ -22,9 +22,9 @@ class Told:
     def __init__(self, args: tuple):
         self.args, self.told = args, None
 
-    def observe(self, answer: Any, seed: int) -> dict[str, Any]:
+    def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
         self.told = answer(*self.args)
-        return {"it spoke": True}
+        yield "it spoke", True
 
     def expected(self, seed: int) -> dict[str, Any]:
         return {"it spoke": True}
@@ -32,8 +32,11 @@ class Told:
 
 def exercise(judge: Any, answer: str = "tell", forbids: tuple[str, ...] = ()) -> Exercise:
     """An exercise that no notebook has."""
-    parts = "tiny", answer, "Tiny", "Implement", 1, 1, 1, "nothing", judge, ("a", "b", "c")
-    return Exercise(*parts, Accepted(), Mistakes(), forbids)
+    return Exercise(
+        name="tiny", answer=answer, title="Tiny", kind="Implement", points=1, difficulty=1, minutes=1,
+        needs="nothing", judge=judge, hints=("a", "b", "c"), accepted=Accepted(), mistakes=Mistakes(),
+        forbids=forbids,
+    )  # fmt: skip
 
 
 def inside(sandbox: Sandbox, source: str, *args: Any, seconds: float = 20) -> Any:

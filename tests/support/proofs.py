@@ -1,0 +1,125 @@
+"""What has passed is not run again until something that it depends on changes.
+
+Every test has a digest of its own file and of all that its folder depends on (`DEPENDS`); a notebook
+has one of itself and of the package. Digests of what has passed are kept in a local folder that git
+ignores, so a clean clone proves everything, and so does CI. ``--prove-all`` runs everything.
+"""
+
+import hashlib
+import os
+import platform
+import sys
+from collections import Counter, defaultdict
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / ".proofs"
+ALWAYS = ("requirements.txt", "pyproject.toml", "tests/conftest.py", "tests/support")
+# What the tests of a folder depend on besides their own files. The mechanism imports no judge.
+MECHANISM = tuple(
+    f"attncourse/{path.name}" for path in (ROOT / "attncourse").iterdir() if path.name != "grading"
+)
+DEPENDS = {
+    "tests/mechanism": (*MECHANISM, "benchmarks"),
+    "tests/exercises": ("attncourse", "exercises", "tools"),
+    "tests/grader": ("attncourse", "attngrade", "exercises", "benchmarks", "chapters/teachers.md"),
+    "tests/book": (".",),
+    "chapters": MECHANISM,
+    "exercises/solutions": ("attncourse",),
+}
+NO_SOURCES = {"__pycache__", "_build", "build"}
+
+
+@cache
+def digest_of(path: Path) -> bytes:
+    """Of a file, or of all files of a folder and their names; hidden folders are left out."""
+    if path.is_file():
+        return hashlib.sha256(path.read_bytes()).digest()
+    found = hashlib.sha256()
+    for inner in sorted(path.iterdir()):
+        hidden = inner.name.startswith(".") and inner.name not in (".ci", ".github")
+        if not hidden and inner.name not in NO_SOURCES and not inner.name.endswith(".egg-info"):
+            found.update(inner.name.encode() + digest_of(inner))
+    return found.digest()
+
+
+def digest(*parts: Path | str) -> str:
+    """Of files, folders and texts, and of the Python that runs."""
+    found = hashlib.sha256(f"{sys.version} {platform.machine()} {os.name}".encode())
+    for part in parts:
+        found.update(digest_of(part) if isinstance(part, Path) else part.encode() + b"\0")
+    return found.hexdigest()
+
+
+def depends_on(item: pytest.Item) -> list[Path]:
+    """All that decides whether a test passes; a module may say what in ``depends(item)``."""
+    own = getattr(getattr(item, "module", None), "depends", None)
+    if own:
+        return [item.path, *own(item)]
+    folder = next(x for x in DEPENDS if (ROOT / x) in item.path.parents)
+    return [item.path, *(ROOT / x for x in sorted(DEPENDS[folder]))]
+
+
+def unit(item: pytest.Item) -> str:
+    """What passes as one: a notebook, because its cells follow from each other; or a test."""
+    return item.path.name if item.path.suffix == ".ipynb" else item.nodeid.partition("@")[0]
+
+
+class Proofs:
+    """The plugin: leaves out what is proven, and keeps what is proven now."""
+
+    def __init__(self, look: bool, keep: bool):
+        self.look, self.keep, self.left_out = look, keep, 0
+        self.passed: dict[str, int] = defaultdict(int)
+        self.parts: dict[str, int] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config, items):
+        sizes, chosen, proven = Counter(map(unit, items)), [], []
+        always = [ROOT / x for x in ALWAYS]
+        for item in items:
+            proof = digest(unit(item), *depends_on(item), *always)
+            if self.look and (KEPT / proof).exists():
+                proven.append(item)
+            else:
+                item.user_properties += [("proof", proof), ("parts", sizes[unit(item)])]
+                chosen.append(item)
+        items[:] = chosen
+        self.left_out = len(proven)
+        config.hook.pytest_deselected(items=proven)
+
+    def pytest_runtest_logreport(self, report):
+        told = dict(report.user_properties)
+        if "proof" not in told or (report.when != "call" and report.passed):
+            return
+        # A notebook may hold cells for a GPU, which are skipped; a skipped test has proven nothing.
+        skipped = report.skipped and ".ipynb" in report.nodeid
+        good = report.passed or skipped or hasattr(report, "wasxfail")
+        self.parts[told["proof"]] = told["parts"]
+        self.passed[told["proof"]] += 1 if good else -(10**9)
+
+    def pytest_sessionfinish(self, session, exitstatus):
+        if hasattr(session.config, "workerinput"):
+            session.config.workeroutput["left_out"] = self.left_out
+            return
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self.left_out:
+            session.exitstatus = pytest.ExitCode.OK
+        if self.keep:
+            KEPT.mkdir(exist_ok=True)
+            for proof, parts in self.parts.items():
+                if self.passed[proof] == parts:
+                    (KEPT / proof).touch()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node):
+        """A worker of pytest-xdist has ended; all workers leave out the same tests."""
+        self.left_out = getattr(node, "workeroutput", {}).get("left_out", self.left_out)
+
+    def pytest_terminal_summary(self, terminalreporter):
+        if self.left_out:
+            terminalreporter.write_line(
+                f"{self.left_out} tests left out: unchanged since they passed (all: --prove-all)"
+            )
