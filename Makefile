@@ -11,7 +11,7 @@ MASTERS := $(wildcard exercises/solutions/*.ipynb)
 # More threads are slower on small models, and a busy machine makes it much worse.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup book test test-mechanism test-exercises test-grader test-book quick tables check lint lab run exercises renumber new bench repository clean
+.PHONY: help setup book test test-mechanism test-exercises test-grader test-book quick tables check lint lab run exercises bootstrap renumber new bench repository clean
 
 help:
 	@echo "make book               build the site and say where to open it"
@@ -22,6 +22,7 @@ help:
 	@echo "make lab                open the notebooks in JupyterLab"
 	@echo "make run NB=PATH ...    execute notebooks in place (default: all of them)"
 	@echo "make exercises          write the student notebooks from their masters"
+	@echo "make bootstrap          write the cell that installs the course into every notebook"
 	@echo "make renumber           number the chapters as _toc.yml orders them"
 	@echo "make new NAME=dilated   stubs for a new variant, from equation to exercise"
 	@echo "make bench              measure the figures that the book shows"
@@ -90,6 +91,9 @@ run: $(READY)
 exercises: $(READY)
 	$(BIN)/python tools/make_exercises.py
 
+bootstrap: $(READY)
+	$(BIN)/python tools/bootstrap.py
+
 renumber: $(READY)
 	$(BIN)/python tools/renumber.py
 
@@ -108,6 +112,6 @@ bench: $(READY)
 clean:
 	rm -rf _build $(VENV)
 
-repository:
+repository: $(READY)
 	@test -n "$(URL)" || { echo "Name the fork: make repository URL=https://github.com/you/attncourse"; exit 1; }
-	sed -i.old "s#$$(sed -n 's/^  url: *//p' _config.yml | head -1)#$(URL)#" _config.yml $(CHAPTERS) $(MASTERS) $(wildcard exercises/*.ipynb) && rm -f _config.yml.old chapters/*.old exercises/*.old exercises/solutions/*.old
+	$(BIN)/python tools/bootstrap.py --url "$(URL)"

@@ -23,7 +23,8 @@ from attncourse.steps import attention, scaled_dot_product_attention
 from attncourse.variants.flash import flash_attention
 from attncourse.variants.latent import LatentAttention
 
-__version__ = "0.1.0"
+# The only place: pyproject.toml and the first cell of the notebooks read it here.
+__version__ = "0.2.0"
 
 __all__ = [
     "AttentionOnly",

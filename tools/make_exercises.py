@@ -4,7 +4,8 @@
     python tools/make_exercises.py --check    exit 1 if one is out of date
 
 A master holds statements, solutions in ``### BEGIN SOLUTION`` regions, and ``check`` cells. Cards,
-hints and nbgrader's metadata are filled in from the exercises themselves, so they are written once.
+hints and nbgrader's metadata are filled in from the exercises themselves, so they are written once;
+the first cell, which installs the course, is that of `tools/bootstrap.py`.
 A cell keeps its id, in the master and in the student notebook.
 """
 
@@ -13,6 +14,7 @@ import sys
 from copy import deepcopy
 from pathlib import Path
 
+import bootstrap
 import cell_ids
 import nbformat
 from nbgrader.preprocessors import ClearOutput, ClearSolutions, LockCells
@@ -107,6 +109,7 @@ def main(check: bool) -> int:
     stale = []
     for path in sorted(MASTERS.glob("*.ipynb")):
         master = cell_ids.read(path)
+        bootstrap.fill(master, bootstrap.rendered())
         complete(master)
         for target, notebook in ((path, master), (MASTERS.parent / path.name, student(master))):
             text = nbformat.writes(notebook) + "\n"

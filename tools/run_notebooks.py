@@ -1,7 +1,7 @@
 """Execute notebooks in place, so that a second run changes only what really changed.
 
 Cells keep their ids, nothing stores a time, and each figure's alt text moves from its output into
-the cell's metadata, where the book looks for it.
+the cell's metadata, where the book looks for it. The first cell is that of `tools/bootstrap.py`.
 
     python tools/run_notebooks.py chapters/01_dot_product.ipynb ...
 """
@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import bootstrap
 import cell_ids
 import nbformat
 from nbclient import NotebookClient
@@ -24,6 +25,7 @@ NOTEBOOK_METADATA = {
 def run(path: Path) -> float:
     """Execute one notebook and write it back; returns the seconds it took."""
     notebook = cell_ids.read(path)
+    bootstrap.fill(notebook, bootstrap.rendered())
     started = time.perf_counter()
     NotebookClient(
         notebook,
