@@ -16,6 +16,7 @@ export OMP_NUM_THREADS ?= 1
 help:
 	@echo "make book               build the site and say where to open it"
 	@echo "make test               build the site and run every check"
+	@echo "make test-PART          one part of it: mechanism, exercises, grader or book"
 	@echo "make quick              what a change breaks most often, in less than a minute"
 	@echo "make tables             write the tables of the book that the tests found changed"
 	@echo "make check              what CI does: make test, and nothing may be skipped"
