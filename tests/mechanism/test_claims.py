@@ -2,12 +2,8 @@
 
 import pytest
 import torch
-from support import (
-    claims_cache,  # noqa: F401  (registers its claims)
-    claims_flash,  # noqa: F401  (registers its claims)
-)
-from support.claims import CLAIMS
 from support.package import build
+from support.registered import CLAIMS
 
 import attncourse
 

@@ -1,18 +1,15 @@
 """Every property on every variant; the table of both is written for the book."""
 
 import inspect
+from importlib import import_module
+from pathlib import Path
 
 import pytest
-from support import (
-    cases_flash,  # noqa: F401  (registers FlashAttention)
-    cases_layers,  # noqa: F401  (registers the layers)
-    cases_shared,  # noqa: F401  (registers layers that share key heads)
-)
-from support.cases import VARIANTS
 from support.contracts import CONTRACTS, UNDEFINED
+from support.registered import VARIANTS
 
 import attncourse
-from attncourse import layers
+from attncourse import cache, layers, steps, variants
 
 found: dict[tuple[str, str], bool | None] = {}
 
@@ -28,24 +25,25 @@ def test_contract(name, title):
     found[name, title] = None if defined is UNDEFINED else True
 
 
-def test_every_public_function_and_layer_is_a_variant():
-    names = {
+def own(module) -> set[str]:
+    """The public functions and classes that are written in this module."""
+    return {
         name
-        for name, x in vars(layers).items()
-        if inspect.isclass(x) and x.__module__ == layers.__name__
+        for name, x in vars(module).items()
+        if getattr(x, "__module__", "") == module.__name__ and not name.startswith("_")
     }
+
+
+def test_every_layer_and_every_file_of_variants_is_a_variant():
     tested = {name.split(",")[0] for name in VARIANTS}
-    assert (
-        names
-        | {
-            "attention",
-            "scaled_dot_product_attention",
-            "flash_attention",
-            "cached_attention",
-            "LatentAttention",
-        }
-        == tested
-    )
+    classes = {name for name in own(layers) if inspect.isclass(vars(layers)[name])}
+    assert classes | {"attention", "scaled_dot_product_attention", "cached_attention"} <= tested
+    known = own(steps) | own(layers) | own(cache)
+    for path in sorted(Path(variants.__file__).parent.glob("[!_]*")):
+        here = own(import_module(f"attncourse.variants.{path.stem}"))
+        assert here & tested, f"register {path.name} in tests/support/cases_{path.stem}.py"
+        known |= here
+    assert tested <= known, "a variant is called like what it tests"
 
 
 def test_table_of_the_book(book_table):

@@ -2,18 +2,9 @@
 
 import pytest
 import torch
-from support import (
-    cases_flash,  # noqa: F401  (registers FlashAttention)
-    cases_layers,  # noqa: F401  (registers the layers)
-    cases_shared,  # noqa: F401  (registers layers that share key heads)
-    claims_cache,  # noqa: F401  (registers its claims)
-    claims_flash,  # noqa: F401  (registers its claims)
-)
-from support.cases import VARIANTS
-from support.claims import CLAIMS
 from support.contracts import CONTRACTS
-from support.mutants import MUTANTS
 from support.package import MODULES, build
+from support.registered import CLAIMS, MUTANTS, VARIANTS
 
 GROUP_BY = ("old", "new")
 
