@@ -3,8 +3,8 @@
     python tools/renumber.py        or: make renumber
 
 Notebooks are renamed, and every mention of their names, every link to them and the titles of the exercises
-follow; so does the order of the exercises in the grader. Nothing else knows a number. "chapter 4" in the prose and
-on the cards is not changed.
+follow; so does the order of the exercises in the grader, and "chapter" with its number in the prose and on the
+cards. Nothing else knows a number. A sentence that names several chapters may want another order of its words.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from pathlib import Path
 FOLDERS = ("chapters", "exercises", "exercises/solutions")
 TEXT = {".ipynb", ".json", ".md", ".py", ".txt", ".yml"}
 LEFT_OUT = {"_build", "build"}
+PROSE = re.compile(r"\b([Cc]hapters? )(\d+(?:(?:, | and | to )\d+)*)\b")
 ENTRY = r"(?m)^( *- file: {})/\d\d_(\w+)$"
 
 
@@ -37,8 +38,19 @@ def order_of(toc: str, root: Path) -> list[str]:
     return order
 
 
-def renamed(text: str, numbers: dict[str, int]) -> str:
-    """The text with every chapter under its number: names, links to it, and what the links say."""
+def renamed(text: str, numbers: dict[str, int], moved: dict[str, str]) -> str:
+    """The text with every chapter under its number: names, links to it, what the links say, and the prose.
+
+    Args:
+        text: of any file.
+        numbers: of the chapters, by their names.
+        moved: for each number that a chapter had, the one that it has now.
+    """
+
+    def in_prose(found: re.Match) -> str:
+        return found[1] + re.sub(r"\d+", lambda number: moved.get(number[0], number[0]), found[2])
+
+    text = PROSE.sub(in_prose, text)
     names = "|".join(sorted(numbers, key=len, reverse=True))
     text = re.sub(
         rf"(?<![\w-])\d\d_({names})(?!\w)", lambda found: f"{numbers[found[1]]:02}_{found[1]}", text
@@ -72,6 +84,8 @@ def renumber(root: Path) -> list[str]:
     toc = root / "_toc.yml"
     order = order_of(toc.read_text(encoding="utf-8"), root)
     numbers = {name: k for k, name in enumerate(order, start=1)}
+    stems = [path.stem for path in root.glob("chapters/[0-9][0-9]_*.ipynb")]
+    moved = {str(int(stem[:2])): str(numbers[stem[3:]]) for stem in stems}
     changed = []
 
     def write(path: Path, text: str) -> None:
@@ -86,7 +100,7 @@ def renumber(root: Path) -> list[str]:
         parts = path.relative_to(root).parts
         hidden = any(x in LEFT_OUT or x.startswith(".") for x in parts)
         if path.suffix in TEXT and path.is_file() and not hidden:
-            write(path, renamed(path.read_text(encoding="utf-8"), numbers))
+            write(path, renamed(path.read_text(encoding="utf-8"), numbers, moved))
     for folder in FOLDERS:
         moves = []
         for path in sorted(root.glob(f"{folder}/[0-9][0-9]_*.ipynb")):

@@ -71,6 +71,12 @@ def test_two_chapters_change_places(house):
         assert all(int(number) == numbers[name] for number, name in mentioned.findall(text)), path
         assert all(int(said) == int(number) for said, number in links.findall(text)), path
 
+    for name in SWAPPED:
+        for path in house.glob(f"attncourse/grading/exercises/{name}/[!_]*.py"):
+            assert f"chapter {numbers[name]}" in path.read_text(encoding="utf-8"), path
+    row = rf"chapters/{numbers['kv_cache']:02}_kv_cache.ipynb\), chapter {numbers['kv_cache']} "
+    assert re.search(row, (house / "index.md").read_text(encoding="utf-8")), "the map says it too"
+
     checked = run(house, "make_exercises", "--check")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     order = "from attncourse.grading.exercises import CHAPTERS; print(*CHAPTERS)"
