@@ -6,7 +6,7 @@ import torch
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes, Number
 from attncourse.grading.isolation import torch_defaults
-from attncourse.grading.observe import Case
+from attncourse.grading.observe import Case, NotAttempted
 
 pytestmark = pytest.mark.quick
 
@@ -88,6 +88,16 @@ def test_an_expected_error_is_named_by_its_kind():
     (finding,) = exercise.grade(lambda x: x.no_such_method()).findings
     assert finding.startswith("odd, output: expected a ValueError, got AttributeError: ")
     assert exercise.grade(refuse).status == "passed"
+
+
+def test_a_definition_that_is_not_written_is_told():
+    def unwritten(x):
+        raise NotImplementedError("no loops yet")
+
+    exercise = tiny(Calls(unwritten, lambda seed: [Case("odd", (torch.ones(1),))]))
+    for answer in (lambda x: x, unwritten):
+        with pytest.raises(NotAttempted, match="write the definition .*: no loops yet"):
+            exercise.grade(answer)
 
 
 def test_judge_of_numbers_keeps_its_tolerance():
