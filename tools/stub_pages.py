@@ -1,0 +1,75 @@
+"""What a reader sees of a new mechanism: its chapter, its exercises, and the lines on the pages that list them."""
+
+import re
+from pathlib import Path
+
+import bootstrap
+import nbformat
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from run_notebooks import NOTEBOOK_METADATA
+from stub_files import Mechanism, behind, rendered
+
+CODE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FOLDERS = ("chapters", "exercises")
+ENTRY = r"^ *- file: {}/\d\d_\w+\n"
+MAP_ROW = r"^\| \[.*\]\(chapters/\d\d_\w+\.ipynb\).*\n"
+
+
+def notebook(text: str, root: Path) -> str:
+    """The notebook of a Markdown text: a cell for each section and for each block of Python."""
+    cells = []
+    for k, part in enumerate(CODE.split(text)):
+        if k % 2:
+            cells.append(new_code_cell(part.strip()))
+        else:
+            sections = re.split(r"^(?=## )", part, flags=re.MULTILINE)
+            cells += [new_markdown_cell(x.strip()) for x in sections if x.strip()]
+    first = new_code_cell(bootstrap.rendered(root), metadata={"tags": ["bootstrap", "remove-cell"]})
+    made = new_notebook(cells=[cells[0], first, *cells[1:]], metadata=NOTEBOOK_METADATA)
+    return nbformat.writes(made) + "\n"
+
+
+def master(new: Mechanism) -> str:
+    """The Markdown text of the exercises with their solutions."""
+    exercises = "".join(rendered(f"{x['folder']}/task.md", x) for x in new.tasks)
+    points = str(sum(int(x["points"]) for x in new.tasks))
+    count = {"count": str(new.exercises), "points": points, "exercises": exercises}
+    return rendered("master.md", new.words | count)
+
+
+def letters(term: str) -> str:
+    """What decides where a term stands in the alphabet."""
+    return re.sub(r"\W", "", term.lower())
+
+
+def with_term(path: Path, term: str) -> str:
+    """The glossary with a stub for a term, in its place of the alphabet."""
+    text = path.read_text(encoding="utf-8")
+    head, mark, rest = text.partition("```{glossary}\n")
+    terms, end, tail = rest.partition("\n```")
+    entries = terms.split("\n\n")
+    if not mark or not end:
+        raise ValueError(f"{path} needs a ```{{glossary}} block, to add a term to; it has none")
+    if any(entry.lower().startswith(f"{term}\n") for entry in entries):
+        return text  # explained already
+    place = sum(letters(entry.split("\n")[0]) < letters(term) for entry in entries)
+    entries.insert(place, f"{term}\n  TODO: one or two sentences.")
+    return head + mark + "\n\n".join(entries) + end + tail
+
+
+def pages(new: Mechanism, root: Path) -> dict[Path, str]:
+    """Every notebook and page to write or to change, with its text."""
+    words, toc, index = new.words, root / "_toc.yml", root / "index.md"
+    name, glossary = f"{words['stem']}.ipynb", root / "chapters" / "glossary.md"
+    places = ((ENTRY.format(x), f"      - file: {x}/{words['stem']}\n") for x in FOLDERS)
+    written = {
+        root / "chapters" / name: notebook(rendered("chapter.md", words), root),
+        root / "exercises" / "solutions" / name: notebook(master(new), root),
+        toc: behind(toc, *places),
+        index: behind(index, (MAP_ROW, rendered("map_row.md", words))),
+        glossary: with_term(glossary, words["lower"]),
+    }
+    if new.kind == "variant":
+        api = root / "chapters" / "api_mechanism.md"
+        written[api] = api.read_text(encoding="utf-8") + rendered("api.md", words)
+    return written
