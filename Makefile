@@ -31,7 +31,7 @@ help:
 	@echo "make repository URL=... point the notebooks at your fork"
 
 # Three workers on two cores: some tests wait.
-PYTEST := $(BIN)/python -m pytest --nbval -n 3 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --nbval -n 3 --dist loadscope --no-loadscope-reorder
 
 # The kernels' tests were written for this version: its interpreter, and its compiler's output.
 TRITON := triton==3.7.1

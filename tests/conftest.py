@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -14,8 +13,11 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 from support.proofs import Proofs
+from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).parents[1]
+# Files whose tests share nothing but what is kept for their parameters.
+APART = {"test_grading.py", "test_mutants.py", "test_flash_kernels.py"}
 LONGEST = ("test_attacks.py", "test_flash_compiled.py", "test_site_browser.py", "test_cluster.py")
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 CHECKED = ("steps", "masks", "scores", "layers", "lab.models", "lab.data")
@@ -55,22 +57,9 @@ def pytest_configure(config):
     config.pluginmanager.register(Proofs(look=not on_ci and not everything, keep=not on_ci))
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Files run as a whole, because their fixtures are dear; unless GROUP_BY names parameters.
-
-    What takes longest begins first, and what need not stay together fills the gaps at the end.
-    """
-
-    def parameters(item) -> tuple[str, ...]:
-        return getattr(getattr(item, "module", None), "GROUP_BY", ())
-
-    for item in items:
-        given = item.callspec.params if hasattr(item, "callspec") else {}
-        single = [str(given[name]) for name in parameters(item) if name in given]
-        group = ":".join([item.path.name, *single])
-        item.add_marker(pytest.mark.xdist_group(re.sub(r"[@\]]", "", group)))
-    items.sort(key=lambda item: (bool(parameters(item)), rank(item.path)))
+    """What takes longest begins first, and what need not stay together fills the gaps at the end."""
+    items.sort(key=lambda item: (item.path.name in APART, rank(item.path)))
 
 
 def rank(path: Path) -> int:
@@ -78,6 +67,21 @@ def rank(path: Path) -> int:
     if path.name in LONGEST:
         return LONGEST.index(path.name)
     return len(LONGEST) + (path.suffix != ".ipynb")
+
+
+class Groups(LoadScopeScheduling):
+    """A worker of pytest-xdist gets a whole file, because fixtures are dear and cells follow from each
+    other; of the files `APART` only the tests with the same parameters.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, test = nodeid.rpartition("::") if "::ipynb::" in nodeid else nodeid.partition("::")
+        return file + test[test.find("[") :] if Path(file).name in APART and "[" in test else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return Groups(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,6 @@ NAMES = names()
 NOTEBOOK = import_module("attncourse.grading.check")  # the name in the package is the function
 KINDS = ("Implement", "Repair", "Predict", "Measure", "Train")
 SEEDS_OF_TESTS = range(3)
-GROUP_BY = ("name",)  # what is known of the mistakes of an exercise is kept in its process
 
 
 def fails(exercise, answer, seed: int) -> bool:

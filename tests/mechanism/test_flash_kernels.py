@@ -19,7 +19,6 @@ if not importlib.util.find_spec("triton") and os.environ.get("CI") != "true":
 from attncourse.variants.flash import hopper, kernels
 from attncourse.variants.flash.tiles import Tile, tiles_for
 
-GROUP_BY = ("name", "old")
 FLASH = Path(kernels.__file__).parent
 
 

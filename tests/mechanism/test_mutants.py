@@ -6,8 +6,6 @@ from support.contracts import CONTRACTS
 from support.package import MODULES, build
 from support.registered import CLAIMS, MUTANTS, VARIANTS
 
-GROUP_BY = ("old", "new")
-
 
 def killers(package, last_first: bool):
     """All claims, and all contracts on all variants, as calls; the layers are the last variants."""

@@ -65,7 +65,7 @@ def depends_on(item: pytest.Item) -> list[Path]:
 
 def unit(item: pytest.Item) -> str:
     """What passes as one: a notebook, because its cells follow from each other; or a test."""
-    return item.path.name if item.path.suffix == ".ipynb" else item.nodeid.partition("@")[0]
+    return str(item.path.relative_to(ROOT)) if item.path.suffix == ".ipynb" else item.nodeid
 
 
 class Proofs:
@@ -96,7 +96,7 @@ class Proofs:
         if "proof" not in told or (report.when != "call" and report.passed):
             return
         # A notebook may hold cells for a GPU, which are skipped; a skipped test has proven nothing.
-        skipped = report.skipped and ".ipynb" in report.nodeid
+        skipped = report.skipped and "::ipynb::" in report.nodeid
         good = report.passed or skipped or hasattr(report, "wasxfail")
         self.parts[told["proof"]] = told["parts"]
         self.passed[told["proof"]] += 1 if good else -(10**9)
