@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ CALLS = (  # what is special, b h g n m d e, how loud
 
 
 def cases(seed: int) -> list[Case]:
+    """Every axis its own size; both ends of the dial; equal axes; one query; one token; large scores."""
     return sized_cases(seed, "b h g n m d e", "b h n d, b g m d, b g m e", CALLS)
 
 
@@ -54,38 +56,57 @@ def groups(heads: Tensor, x: Given, count: int) -> Tensor:
     return apart(heads, heads.size(1) // count).transpose(1, 2)
 
 
-def sharing(right: Recipe, count: Callable[[Any], int] = lambda x: x.rest) -> Found:
-    """Every other way to share; ``count`` finds the number of KV heads in a `Given`."""
+@dataclass(frozen=True)
+class Steps:
+    """The steps that a wrong way to share replaces; ``count`` finds the number of KV heads in a `Given`."""
 
-    def instead(change: Callable) -> dict[str, Callable]:
+    right: Recipe
+    count: Callable[[Given], int]
+
+    def instead(self, change: Callable) -> dict[str, Callable]:
+        """``change(x, KV heads)``: other queries, keys or values."""
+
         def given(*arguments, **named):
-            x = right.given(*arguments, **named)
-            return x._replace(**change(x, count(x)))
+            x = self.right.given(*arguments, **named)
+            return x._replace(**change(x, self.count(x)))
 
         return {"given": given}
 
-    def shared(change: Callable, *names: str) -> dict[str, Callable]:
+    def shared(self, change: Callable, *names: str) -> dict[str, Callable]:
+        """``change(KV heads, heads of a group)``: another order of the heads of these tensors."""
+
         def few(x, g):
             heads = {name: apart(getattr(x, name), g) for name in names}
             return {name: change(head[:, :, 0], head.size(2)) for name, head in heads.items()}
 
-        return instead(few)
+        return self.instead(few)
 
-    def weighed(change: Callable) -> dict[str, Callable]:
+    def weighed(self, change: Callable) -> dict[str, Callable]:
+        """``change(scores of the groups)``: other weights."""
+
         def finish(s, x):
-            return right.finish(change(apart(s, count(x))).reshape(s.shape), x)
+            return self.right.finish(change(apart(s, self.count(x))).reshape(s.shape), x)
 
         return {"normalize": lambda s: s, "finish": finish}
 
-    def returned(change: Callable) -> dict[str, Callable]:
-        return {"answer": lambda o, w, s, x: right.answer(change(o, count(x)), w, s, x)}
+    def returned(self, change: Callable) -> dict[str, Callable]:
+        """``change(output, KV heads)``: another output."""
+        return {"answer": lambda o, w, s, x: self.right.answer(change(o, self.count(x)), w, s, x)}
 
-    def left(change: Callable) -> dict[str, Callable]:
+    def left(self, change: Callable) -> dict[str, Callable]:
+        """``change(output of the groups)``: what is left of them."""
+
         def answer(o, w, s, x):
-            return right.answer(change(groups(o, x, count(x))), w, s, x)
+            return self.right.answer(change(groups(o, x, self.count(x))), w, s, x)
 
         return {"answer": answer}
 
+
+def sharing(right: Recipe, count: Callable[[Any], int] = lambda x: x.rest) -> Found:
+    """Every other way to share; ``count`` finds the number of KV heads in a `Given`."""
+    steps = Steps(right, count)
+    instead, shared, weighed = steps.instead, steps.shared, steps.weighed
+    returned, left = steps.returned, steps.left
     both, reads = ("key", "value"), "head h reads KV head h // (H / G)."
     yield from (
         ("strided", f"The groups are strided, h % G; query {reads}",
@@ -139,6 +160,7 @@ def dealt(heads: Tensor, count: int) -> Tensor:
 
 
 def unfolded_wrongly(heads: Tensor, count: int) -> Tensor:
+    """Folded as (heads of a group, queries), unfolded as (queries, heads of a group)."""
     rows = apart(heads, count).flatten(2, 3)
     return rows.unflatten(2, (heads.size(2), -1)).transpose(2, 3).flatten(1, 2)
 

@@ -1,27 +1,14 @@
 """Exercise append: a cache that writes in the wrong place, repaired."""
 
 from functools import lru_cache
+from operator import index
 
 import torch
-from torch import Tensor
 
 from attncourse.grading.compare import Raised, plain
+from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
 from attncourse.grading.observe import run
-
-NAMES = (
-    "chunks of 2, 1 and more tokens: every call returns all tokens so far",
-    "what is returned is a view of one memory, in every call",
-    "length is the number of tokens",
-    "a chunk that does not fit raises a ValueError",
-    "after that the cache is as before",
-    "a chunk that fills the cache to its end fits",
-    "a full cache takes no further token, but raises a ValueError",
-    "a first chunk that does not fit raises a ValueError",
-    "a first chunk that fills the cache fits",
-    "a tensor that changes after it was appended changes nothing",
-    "two caches have nothing in common",
-)
 
 
 class Feeder:
@@ -33,87 +20,54 @@ class Feeder:
         self.most = m = 8 + seed % 4
         self.new = lambda: answer(b, h, m, d)
         self.pool = torch.randn(b, h, 3 * m, d, generator=g)
-        self.pool[:, :, 2] = 0.0  # a token may be all zeros
+        self.pool[:, :, 3] = 0.0  # a token may be all zeros
 
-    def tokens(self, first: int, n: int) -> Tensor:
-        """Tokens number first, first + 1, ..., from 1 on."""
-        return self.pool[:, :, first - 1 : first - 1 + n].clone()
+    def tokens(self, first: int, n: int) -> torch.Tensor:
+        return self.pool[:, :, first : first + n].clone()
 
     def read(self, found) -> str:
         """The numbers of the tokens that a result holds; '?' is none of them."""
-        if not isinstance(found, Tensor):
-            raised = isinstance(found, Raised)
-            return f"raised {found.kind}" if raised else f"a {type(found).__name__}"
-        b, h, _, d = self.pool.shape
-        if not plain(found) or not found.numel() or found.shape != (b, h, found.size(-2), d):
+        if not plain(found):
+            return f"raised {found.kind}" if isinstance(found, Raised) else type(found).__name__
+        if not found.numel() or found[..., :1, :].shape != self.tokens(1, 1).shape:
             return f"shape {tuple(found.shape)}"
-        rows = found.detach().to(self.pool.dtype)[:, :, None]
-        same = torch.isclose(self.pool[:, :, :, None], rows).all(-1).flatten(0, 1).all(0)
-        return " ".join(str(1 + int(x.int().argmax())) if x.any() else "?" for x in same.T)
+        same = (self.pool[:, :, :, None] == found[:, :, None]).all(-1).flatten(0, 1).all(0)
+        return " ".join(str(int(x.int().argmax())) if x.any() else "?" for x in same.T)
 
     def append(self, cache, first: int, n: int) -> str:
         return self.read(run(cache.append, self.tokens(first, n)))
 
 
-def seen_and_right(answer, seed: int):
-    """What was seen and what is right, for each of the names."""
-    feed, refused = Feeder(answer, seed), "raised ValueError"
-    most, cache = feed.most, feed.new()
-
-    def numbered(last):
-        return " ".join(str(1 + t) for t in range(last))
+def steps(answer, seed: int):
+    """What is seen step by step."""
+    feed = Feeder(answer, seed)
+    most, cache, other = feed.most, feed.new(), feed.new()
 
     def length():
-        found = getattr(cache, "length", "none")
-        return found.item() if isinstance(found, Tensor) and found.numel() == 1 else found
+        return run(lambda: index(cache.length))
 
     made = [cache.append(feed.tokens(at, n)) for at, n in ((1, 2), (3, 1), (4, most - 4))]
-    yield "; ".join(map(feed.read, made)), "; ".join(map(numbered, (2, 3, most - 1)))
-    yield one_memory(feed, made), True
-    yield length(), most - 1
-    yield feed.append(cache, most, 2), refused
-    yield f"length {length()}", f"length {most - 1}"
-    yield feed.append(cache, most, 1), numbered(most)
-    yield feed.append(cache, most + 1, 1), refused
-    yield feed.append(feed.new(), 1, most + 1), refused
-    yield feed.append(feed.new(), 1, most), numbered(most)
-    one, two, given = feed.new(), feed.new(), feed.tokens(1, 2)
-    one.append(given)
+    yield "every call returns all tokens so far", "; ".join(map(feed.read, made))
+    yield "length is the number of tokens", length()
+    yield "a chunk that does not fit raises a ValueError", feed.append(cache, most, 2)
+    yield "after that the cache is as before", length()
+    yield "a chunk that fills the cache to its end fits", feed.append(cache, most, 1)
+    yield "a full cache takes no further token", feed.append(cache, most + 1, 1)
+    yield "a first chunk that does not fit is refused", feed.append(feed.new(), 1, most + 1)
+    given = feed.tokens(2, 2)
+    others = [other.append(given), other.append(feed.tokens(4, 1))]
+    yield "two caches have nothing in common", "; ".join(map(feed.read, made))
     given.fill_(-1.0)
-    yield feed.append(one, 3, 1) != "? ? 3" or "changed", True
-    kept = two.append(feed.tokens(1, 2))
-    before = feed.read(kept)
-    feed.append(feed.new(), 5, 2)
-    yield feed.read(kept) == before or "one cache overwrites the other", True
-
-
-def one_memory(feed: Feeder, made: list) -> bool:
-    """Do all results start at one address, and does a number written into one show in the next?"""
-    if not all(map(plain, made)) or len({x.untyped_storage().data_ptr() for x in made}) > 1:
-        return False
-    cache = feed.new()
-    kept = cache.append(feed.tokens(1, 2))
-    kept[:, :, :1] = feed.tokens(9, 1)
-    return torch.equal(cache.append(feed.tokens(3, 1))[:, :, :1], kept[:, :, :1])
+    yield "a tensor that changes after it was appended changes nothing", feed.append(other, 5, 1)
+    others[1][:, :, :1] = feed.tokens(9, 1)
+    seen = feed.read(others[0]), feed.append(other, 6, 1)
+    yield "what is returned is a view of one memory, in every call", "; ".join(seen)
 
 
 def facts(answer, seed: int):
-    for name, (seen, right) in zip(NAMES, seen_and_right(answer, seed), strict=True):
-        yield name, bool(seen == right) or seen
-
-
-class AsFound:
-    """The cache of the exercise, before the repair."""
-
-    def __init__(self, batch, heads, max_length, head_dim):
-        self.memory = torch.zeros(batch, heads, max_length, head_dim)
-        self.length = 0
-
-    def append(self, new):
-        n = new.size(2)
-        self.memory[:, :, :n] = new
-        self.length += n
-        return self.memory
+    """What is seen where it is not what the repaired cache shows."""
+    for (what, seen), (_, right) in zip(steps(answer, seed), steps(RIGHT, seed), strict=True):
+        yield what, bool(seen == right) or seen
 
 
 def refusing(error=ValueError, first=lambda cache, new, room: None):
@@ -130,34 +84,31 @@ REFUSED = refusing()
 
 
 def repaired(
-    memory=torch.zeros,
-    fits=lambda end, most: end <= most,
-    full=REFUSED,
-    at=lambda start, n, most: start,
-    write=lambda new: new,
-    count=lambda cache, start, n: start + n,
-    returned=lambda memory, start, end: memory[:, :, :end],
-):
+    memory=torch.zeros, zero=0, fits=lambda start, n, most: start + n <= most, full=REFUSED,
+    at=lambda start, n, most: start, write=lambda new: new, count=lambda cache, start, n: start + n,
+    returned=lambda cache, new, end: cache.memory[:, :, :end],
+):  # fmt: skip
     """The repaired cache; a mistake replaces a step."""
 
-    class RepairedCache(AsFound):
+    class RepairedCache:
         def __init__(self, *sizes):
-            self.memory, self.length = memory(*sizes), 0
+            self.memory, self.length = memory(*sizes), zero
 
         def append(self, new):
             start, most = self.length, self.memory.size(2)
-            if not fits(start + new.size(2), most):
+            if not fits(start, new.size(2), most):
                 new = full(self, new, most - start)
             n = new.size(2)
             here = at(start, n, most)
             self.memory[:, :, here : here + n] = write(new)
             self.length = count(self, start, n)
-            return returned(self.memory, start, start + n)
+            return returned(self, new, start + n)
 
     return RepairedCache
 
 
-ACCEPTED = Accepted(slices=repaired())
+RIGHT = repaired()
+ACCEPTED = Accepted(slices=RIGHT, length_is_a_tensor=repaired(zero=torch.tensor(0)))
 
 
 @ACCEPTED.add
@@ -176,100 +127,70 @@ class SequenceFirst:
 
 
 @ACCEPTED.add
-class IndexCopy(AsFound):
-    class Full(ValueError):
-        pass
-
+class IndexCopy(RIGHT):
     def append(self, new):
         at = torch.arange(new.size(2)) + self.length
         if int(at[-1]) >= self.memory.size(2):
-            raise self.Full
+            raise type("CacheFull", (ValueError,), {})
         self.memory.index_copy_(2, at, new)
         self.length = int(at[-1]) + 1
         return self.memory[..., : self.length, :]
 
 
-@ACCEPTED.add
-class LengthIsATensor(repaired()):
-    def __init__(self, *sizes):
-        super().__init__(*sizes)
-        self.length = torch.tensor(0)
+def joined(cache, new, end):
+    cache.kept = torch.cat([cache.kept, new], 2) if end > new.size(2) else new
+    return cache.kept
 
 
-def not_zero(memory):
-    return int((memory != 0).any(-1).any(1).any(0).sum())
-
-
-MISTAKES = Mistakes()
-for says, step in (
-    ("Every chunk is written at the front, over the tokens that were there; write behind them.",
-     {"at": lambda start, n, most: 0}),
-    ("The tokens are written at the end of the memory; write behind the last one.", {"at": lambda start, n, most: most - n}),
+MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
+    ("Every chunk is written at the front, over what was there; write behind it.", {"at": lambda *_: 0}),
+    ("The tokens are written at the end of the memory; write behind the last one.",
+     {"at": lambda start, n, most: most - n}),
     ("The new tokens are written in the opposite order.", {"write": lambda new: new.flip(2)}),
-    ("All of the memory is returned, rows that nobody wrote included.", {"returned": lambda x, start, end: x}),
+    ("All of the memory is returned, with rows that nobody wrote.", {"returned": lambda cache, *_: cache.memory}),
     ("Only the new tokens are returned; attention needs all of them.",
-     {"returned": lambda x, start, end: x[:, :, start:end]}),
+     {"returned": lambda cache, new, end: cache.memory[:, :, end - new.size(2) : end]}),
     ("The new tokens are missing in what is returned; count them first.",
-     {"returned": lambda x, start, end: x[:, :, :start]}),
+     {"returned": lambda cache, new, end: cache.memory[:, :, : end - new.size(2)]}),
     ("All tokens are copied in every call, by torch.cat or clone; write into the memory that is there.",
-     {"returned": lambda x, start, end: x[:, :, :end].clone()}),
-    ("length does not grow, so every chunk is written over the last one.", {"count": lambda x, start, n: start}),
-    ("length grows by 1 in every call; it must grow by the number of new tokens.", {"count": lambda x, start, n: start + 1}),
-    ("length becomes the number of new tokens; add it to what is there.", {"count": lambda x, start, n: n}),
+     {"returned": lambda cache, new, end: cache.memory[:, :, :end].clone()}),
+    ("The first chunk itself is kept, without a copy, so later changes of it reach the cache; and torch.cat "
+     "copies all tokens.", {"returned": joined}),
+    ("length does not grow, so every chunk is written over the last one.",
+     {"count": lambda cache, start, n: start}),
+    ("length grows by 1 in every call; it must grow by the number of new tokens.",
+     {"count": lambda cache, start, n: start + 1}),
+    ("length becomes the number of new tokens; add it to what is there.", {"count": lambda cache, start, n: n}),
     ("length is counted in the rows that are not 0; a token may be 0. Add up what is appended.",
-     {"count": lambda x, start, n: not_zero(x.memory), "returned": lambda x, start, end: x[:, :, : not_zero(x)]}),
+     {"count": lambda cache, start, n: int((cache.memory != 0).any(-1).any(1).any(0).sum()),
+      "returned": lambda cache, *_: cache.memory[:, :, : cache.length]}),
     ("Tokens that do not fit are dropped in silence; raise a ValueError.",
      {"full": lambda cache, new, room: new[:, :, :room]}),
     ("Nothing checks whether the tokens fit: torch complains with a RuntimeError, or not at all; raise a "
-     "ValueError before anything is written.", {"full": lambda cache, new, room: new}),
-    ("A full cache must raise a ValueError, not a RuntimeError.", {"full": refusing(RuntimeError)}),
-    ("A full cache must raise a ValueError, not an IndexError.", {"full": refusing(IndexError)}),
-    ("A full cache must raise a ValueError; assert raises an AssertionError.", {"full": refusing(AssertionError)}),
+     "ValueError before anything is written.", {"fits": lambda *_: True}),
+    ("Nothing is checked while the cache is empty; the first chunk may be too long, too.",
+     {"fits": lambda start, n, most: not start or start + n <= most}),
+    ("Only an error of torch is awaited; a slice of no rows takes one token without one. Compare the lengths.",
+     {"fits": lambda start, n, most: start + n <= most or start == most and n == 1}),
+    ("A chunk that just fits is refused; all of max_length can be used.",
+     {"fits": lambda start, n, most: start + n < most}),
+    *((f"A full cache must raise ValueError, not {error.__name__}.", {"full": refusing(error)})
+      for error in (IndexError, AssertionError, RuntimeError)),
     ("The tokens that fit were written and counted before the error; check the whole chunk first.",
-     {"full": refusing(first=lambda cache, new, room: (
-         cache.memory[:, :, cache.length :].copy_(new[:, :, :room]), setattr(cache, "length", cache.length + room)))}),
+     {"full": refusing(first=lambda cache, new, room: cache.append(new[:, :, :room]))}),
     ("length has grown although the chunk was refused; check first, then count.",
-     {"full": refusing(first=lambda cache, new, room: setattr(cache, "length", cache.length + new.size(2)))}),
-    ("A chunk that just fits is refused; all of max_length can be used.", {"fits": lambda end, most: end < most}),
-    ("Nothing is checked while the cache is empty; the first chunk may be too long, too.",
-     {"full": lambda cache, new, room: REFUSED(cache, new, room) if cache.length else new[:, :, :room]}),
-    ("Nothing is checked while the cache is empty; the first chunk may be too long, too.",
-     {"full": lambda cache, new, room: REFUSED(cache, new, room) if cache.length else new}),
-    ("The error of torch is awaited. A slice of no rows takes one token without an error, so a full cache takes it, "
-     "too, and counts it; compare the lengths yourself.",
-     {"full": lambda cache, new, room: REFUSED(cache, new, room) if room or new.size(2) > 1 else new}),
-    ("The numbers are changed on their way into the memory; keep them as they are, in float32.",
-     {"memory": lambda *sizes: torch.zeros(sizes, dtype=torch.int64)}),
+     {"full": refusing(first=lambda cache, new, room: vars(cache).update(length=cache.length + new.size(2)))}),
     ("All caches share one memory; make it in the constructor.", {"memory": lru_cache(maxsize=1)(torch.zeros)}),
-):  # fmt: skip
-    MISTAKES.add(says)(repaired(**step))
-
-
-@MISTAKES.add(
-    "The first chunk itself is kept, without a copy, so later changes of it reach the cache; and "
-    "torch.cat copies all tokens."
-)
-class KeptByName(repaired()):
-    def append(self, new):
-        super().append(new)
-        self.kept = torch.cat([self.kept, new], 2) if self.length > new.size(2) else new
-        return self.kept
-
-
-MISTAKES.add("Pass the class, not an instance.")(repaired()(2, 3, 7, 5))
-MISTAKES.add(
-    "This is the code as found: written at the front, returned with rows that nobody wrote."
-)(AsFound)
+    ("This is the code as found: written at the front, returned with rows that nobody wrote.",
+     {"at": lambda *_: 0, "fits": lambda *_: True, "returned": lambda cache, *_: cache.memory}),
+))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="append", answer="RepairedCache", title="A cache that writes in the wrong place",
-    kind="Repair", points=3, difficulty=3, minutes=15,
-    needs="sections 'The function' and 'Where it breaks' of chapter 4",
-    judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Append twice on paper. Where do the second tokens have to stand, and how many rows are filled?",
-        "The new tokens go to rows length to length + n. Check that they fit before anything changes.",
-        "end = self.length + n; if end > self.memory.size(2): raise ValueError(...); "
-        "self.memory[:, :, self.length : end] = new; self.length = end; return self.memory[:, :, :end]",
-    ),
+    name="append", answer="RepairedCache", title="A cache that writes in the wrong place", kind="Repair",
+    points=3, difficulty=3, minutes=15, needs="sections 'The function' and 'Where it breaks' of chapter 4",
+    judge=Facts(facts, tuple(dict(steps(RIGHT, 0)))), accepted=ACCEPTED, mistakes=MISTAKES,
+    hints=("Append twice on paper. Where do the second tokens have to stand, and how many rows are filled?",
+           "The new tokens go to rows length to length + n. Check that they fit before anything changes.",
+           "end = self.length + n; if end > self.memory.size(2): raise ValueError(...); "
+           "self.memory[:, :, self.length : end] = new; self.length = end; return self.memory[:, :, :end]"),
 )  # fmt: skip

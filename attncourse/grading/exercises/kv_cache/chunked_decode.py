@@ -1,7 +1,5 @@
 """Exercise chunked_decode: attend for a chunk of new tokens behind a cache."""
 
-import math
-
 import torch
 import torch.nn.functional as F
 
@@ -24,36 +22,33 @@ def join(past, new):
     return torch.cat([past, new], dim=2)
 
 
-PIECES = [(start, size) for size in range(1, 5) for start in range(0, 4, size)]
 CALLS = (  # what is special, b h n p d e, how loud
     ("4 new tokens behind 1, 2 samples, 3 heads, head_dim 6, values 8 wide", (2, 3, 4, 1, 6, 8), 1),
-    *((f"{n} new, {p} cached", (2, 3, n, p, 5, 7), 1 if n == 2 else 2) for p, n in PIECES),
-    ("4 new tokens behind 2, 1 head", (1, 1, 4, 2, 5, 3), 2),
+    *((f"{n} new, {p} cached", (2, 3, n, p, 5, 7), 1 if n == 2 else 2) for n in range(1, 5)
+      for p in range(0, 4, n)),
     ("large scores", (1, 2, 3, 4, 6, 5), 144),
     ("scores near 768 and -768", (1, 2, 5, 0, 4, 3), alternating),
     ("scores far below zero", (1, 2, 5, 0, 16, 3), far_below_zero),
+)  # fmt: skip
+
+
+def cases(seed: int, calls: tuple = CALLS) -> list[Case]:
+    return sized_cases(seed, "b h n p d e", "b h n d, b h n d, b h n e, b h p d, b h p e", calls)
+
+
+RIGHT = Recipe(
+    lambda q, k, v, past_k, past_v: Given(q, join(past_k, k), join(past_v, v), past_k.size(2)),
+    answer=lambda output, weights, scores, x: (output, x.key, x.value),
 )
-
-
-def cases(seed: int) -> list[Case]:
-    shapes = "b h n d, b h n d, b h n e, b h p d, b h p e"
-    return sized_cases(seed, "b h n p d e", shapes, CALLS)
-
-
-def given(query, key, value, past_key, past_value):
-    return Given(query, join(past_key, key), join(past_value, value), past_key.size(2))
-
-
-RIGHT = Recipe(given, answer=lambda output, weights, scores, x: (output, x.key, x.value))
-ACCEPTED = Accepted(cat_and_mask=RIGHT)
-
-
-@ACCEPTED.add
-def of_torch(query, key, value, past_key, past_value):
-    keys, values = join(past_key, key), join(past_value, value)
-    i = torch.arange(query.size(2))[:, None] + past_key.size(2)
-    mask = torch.where(torch.arange(keys.size(2)) <= i, 0.0, -math.inf)
-    return F.scaled_dot_product_attention(query, keys, values, mask), keys, values
+ACCEPTED = Accepted(
+    cat_and_mask=RIGHT,
+    of_torch=lambda q, k, v, past_k, past_v: (F.scaled_dot_product_attention(
+        q, join(past_k, k), join(past_v, v), triangle(q.size(2), q.size(2) + past_k.size(2), past_k.size(2)),
+    ), join(past_k, k), join(past_v, v)),
+    whole_pass_in_double=lambda q, k, v, past_k, past_v: [F.scaled_dot_product_attention(
+        join(0 * past_k, q).double(), join(past_k, k).double(), join(past_v, v).double(), is_causal=True,
+    )[:, :, past_k.size(2) :], join(past_k, k), join(past_v, v)],
+)  # fmt: skip
 
 
 @ACCEPTED.add
@@ -61,7 +56,7 @@ def token_by_token(query, key, value, keys, values):
     rows = []
     for q, k, v in zip(query.split(1, 2), key.split(1, 2), value.split(1, 2), strict=True):
         keys, values = join(keys, k), join(values, v)
-        rows.append(torch.softmax(q @ keys.mT / math.sqrt(q.size(-1)), dim=-1) @ values)
+        rows.append(torch.softmax(q @ keys.mT / q.size(-1) ** 0.5, dim=-1) @ values)
     return torch.cat(rows, dim=2), keys, values
 
 
@@ -75,50 +70,31 @@ def past_and_new_scores(query, key, value, past_key, past_value):
     return output, join(past_key, key), join(past_value, value)
 
 
-@ACCEPTED.add
-def whole_pass_in_double(query, key, value, past_key, past_value):
-    keys, values = join(past_key, key).double(), join(past_value, value).double()
-    padded = join(torch.zeros_like(past_key), query).double()
-    output = F.scaled_dot_product_attention(padded, keys, values, is_causal=True)
-    return [output[:, :, past_key.size(2) :], keys, values]
-
-
 def caches(right: Recipe) -> Found:
     """Other uses of a cache, by any answer that takes one and returns (output, keys, values)."""
     for says, answer in (
         ("Only the new tokens are returned, so the cache does not grow; return all m.",
-         lambda o, w, s, x: (o, *(y[:, :, -x.query.size(2):] for y in (x.key, x.value)))),
+         lambda o, w, s, x: (o, x.key[:, :, -x.query.size(2) :], x.value[:, :, -x.query.size(2) :])),
         ("The old cache is returned; the new keys and values belong into it.",
-         lambda o, w, s, x: (o, *(y[:, :, :-x.query.size(2)] for y in (x.key, x.value)))),
+         lambda o, w, s, x: (o, x.key[:, :, : -x.query.size(2)], x.value[:, :, : -x.query.size(2)])),
         ("Only the output is returned; return (output, keys, values).", lambda o, w, s, x: o),
-        ("The returned values are the new ones only; return all m.",
-         lambda o, w, s, x: (o, x.key, x.value[:, :, -x.query.size(2):])),
         ("The keys are returned twice; return (output, keys, values).", lambda o, w, s, x: (o, x.key, x.key)),
-        ("The order is (output, values, keys); return (output, keys, values).", lambda o, w, s, x: (o, x.value, x.key)),
-        ("The returned keys are divided by sqrt(head_dim), so the next step divides them again.",
-         lambda o, w, s, x: (o, x.key * x.width**-0.5, x.value)),
-        ("Only the last new token asks; the output has a row for each of the n.",
-         lambda o, w, s, x: (o[:, :, -1:], x.key, x.value)),
+        ("The order is (output, values, keys); return the keys first.", lambda o, w, s, x: (o, x.value, x.key)),
+        ("Only the last new token asks; each of them does.", lambda o, w, s, x: (o[:, :, -1:], x.key, x.value)),
     ):  # fmt: skip
         yield says, says, {"answer": answer}
-    for what, change in (
-        ("keys and values", lambda k, v: (k.detach(), v.detach())),
-        ("keys", lambda k, v: (k.detach(), v)),
-        ("values", lambda k, v: (k, v.detach())),
-    ):
-        says = f"The cached {what} are detached; gradients must flow to all five inputs."
-        yield says, says, {"given": lambda *a, new=change: right.given(*a[:3], *new(*a[3:]))}
+    says = "The cached keys and values are detached; gradients must flow to all five inputs."
+    yield says, says, {"given": lambda *x: right.given(*x[:3], *(past.detach() for past in x[3:]))}
 
 
-MISTAKES = Mistakes(mistakes_of(RIGHT, *ATTENTION, masks, rules, in_place, caches,
-                                without=("bottom right", "mask unused")))  # fmt: skip
+WITHOUT = "bottom right", "mask unused"  # right here, and the same as "not causal"
+FAMILIES = *ATTENTION, masks, rules, in_place, caches
+MISTAKES = Mistakes(mistakes_of(RIGHT, *FAMILIES, without=WITHOUT))
 MISTAKES += [RIGHT.but(says, rule=rule) for says, rule in (
-    ("A single query needs no mask, but behind a cache a longer chunk gets one that is aligned to the "
-     "first key.", lambda n, m, p: triangle(n, m, 0 if n > 1 else m)),
+    ("A single query needs no mask, but behind a cache a longer chunk gets one that is aligned to the first key.",
+     lambda n, m, p: triangle(n, m, 0 if n > 1 else m)),
     ("There is a mask only when nothing is cached; a chunk behind a cache needs one, too.",
      lambda n, m, p: triangle(n, m, m if p else 0)),
-    ("There is no mask when nothing is cached; a query reads up to itself there as well.",
-     lambda n, m, p: triangle(n, m, p or m)),
     ("The mask is shifted by n; shift it by the past.", lambda n, m, p: triangle(n, m, n)),
     ("The cached tokens are hidden; a new query reads all of them.",
      lambda n, m, p: triangle(n, m, p) & (torch.arange(m) >= p)),
@@ -129,24 +105,16 @@ MISTAKES += [RIGHT.but(says, rule=rule) for says, rule in (
      lambda q, k, v, pk, pv: Given(q, join(k, pk), join(v, pv), pk.size(2))),
     ("Keys and values are joined in different orders, so weights meet other tokens' values.",
      lambda q, k, v, pk, pv: Given(q, join(pk, k), join(v, pv), pk.size(2))),
-    ("The past is never read: the chunk attends to itself only, and forgets what was.",
-     lambda q, k, v, pk, pv: Given(q, k, v, 0)),
-)]  # fmt: skip
-MISTAKES.append(
-    RIGHT.but("Past and new tokens get a softmax each; one softmax runs over all keys.",
-              mask=lambda s, x: hide(s, x).split([s.size(3) - s.size(2), s.size(2)], -1),
-              normalize=lambda parts: torch.cat([part.softmax(-1) for part in parts], -1))
-)  # fmt: skip
+    ("The past is never read: the chunk attends to itself only.", lambda q, k, v, pk, pv: Given(q, k, v, 0)),
+)] + [RIGHT.but("Past and new tokens get a softmax each; one softmax runs over all keys.",
+                mask=lambda s, x: hide(s, x).split([s.size(3) - s.size(2), s.size(2)], -1),
+                normalize=lambda parts: torch.cat([part.softmax(-1) for part in parts], -1))]  # fmt: skip
 
 EXERCISE = Exercise(
     name="chunked_decode", title="Attention in chunks", kind="Implement",
     points=3, difficulty=3, minutes=20, needs="sections 'The sum' and 'The mask with a cache' of chapter 4",
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Join the past and the new keys along the sequence, and the values, too. Then it is attention of n "
-        "queries and m keys, with a mask.",
-        "Query i stands at position past + i, where past is past_key.size(2).",
-        "visible = torch.ones(n, m, dtype=torch.bool).tril(diagonal=m - n); scores that are not visible "
-        "become -inf before the softmax; return output, keys, values.",
-    ),
+    hints=("Join the past and the new keys along the sequence, and the values. Then it is attention with a mask.",
+           "Query i stands at position past + i, where past is past_key.size(2).",
+           "visible = torch.ones(n, m, dtype=torch.bool).tril(m - n); fill the others with -inf; return all three."),
 )  # fmt: skip

@@ -1,8 +1,7 @@
 """Exercise kv_bytes: the size of a key-value cache, held against tensors."""
 
 import math
-from functools import partial, reduce
-from operator import mul
+from functools import partial
 
 import torch
 
@@ -12,22 +11,16 @@ from attncourse.grading.observe import Case
 
 
 def definition(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):
-    """Make the tensors of every layer (on the device that keeps shapes only) and add up their bytes."""
-    shapes = [(batch, num_kv_heads, length, width) for width in (head_dim, value_dim)]
-    return sum(
-        torch.empty(x, dtype=dtype, device="meta").nbytes for x in shapes for _ in range(layers)
-    )
-
-
-TYPES = (  # of every size and kind
-    torch.float64, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64,
-    torch.uint8, torch.bool, torch.complex64, torch.complex128,
-)  # fmt: skip
+    """Make the tensors of all layers (on the device that keeps shapes only) and add up their bytes."""
+    sizes = batch, layers, num_kv_heads, length
+    each = [torch.empty(*sizes, x, dtype=dtype, device="meta") for x in (head_dim, value_dim)]
+    return sum(x.nbytes for x in each)
 
 
 def cases(seed: int) -> list[Case]:
     """Published models and odd sizes; all types of numbers; widths that differ."""
     g = torch.Generator().manual_seed(seed)
+    types = torch.float64, torch.bfloat16, torch.int8, torch.int16, torch.bool, torch.complex64
     some = [int(torch.randint(2, 30, (), generator=g)) for _ in range(6)]
     calls = {
         "3 sequences, values of another width": (3, 5, 7, 11, 13, 18, torch.float32),
@@ -36,39 +29,25 @@ def cases(seed: int) -> list[Case]:
         "1 of everything": (1, 1, 1, 1, 1, 1, torch.float32),
         "nothing cached yet": (2, 3, 4, 0, 16, 8, torch.float16),
         "other sizes": (*some, torch.float32),
-        **{str(dtype): (2, 3, 5, 7, 16, 9, dtype) for dtype in TYPES},
+        **{str(dtype): (2, 3, 5, 7, 16, 9, dtype) for dtype in types},
     }
     return [Case(label, args, gradients=False) for label, args in calls.items()]
 
 
-ACCEPTED = Accepted()
-
-
-@ACCEPTED.add
-def product(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):
-    return batch * layers * num_kv_heads * length * (head_dim + value_dim) * dtype.itemsize
-
-
-@ACCEPTED.add
-def tensors(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):
-    key = torch.empty(batch, length, num_kv_heads, head_dim, dtype=dtype)
-    return torch.tensor(layers * key.nbytes // head_dim * (head_dim + value_dim))
-
-
-@ACCEPTED.add
-def token_by_token(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):
-    one = torch.tensor([], dtype=dtype).element_size()
-    per_token = sum(one * (head_dim + value_dim) for _ in range(layers * num_kv_heads))
-    return per_token * length * batch
+ACCEPTED = Accepted(
+    product=lambda b, layers, heads, m, d, e, dtype: b * layers * heads * m * (d + e) * dtype.itemsize,
+    tensors=lambda b, layers, heads, m, d, e, dtype: torch.tensor(
+        layers * sum(torch.empty(b, heads, m, x, dtype=dtype).nbytes for x in (d, e))),
+    token_by_token=lambda b, layers, heads, m, d, e, dtype: b * m * sum(
+        (d + e) * torch.tensor([], dtype=dtype).element_size() for _ in range(layers * heads)),
+)  # fmt: skip
 
 
 @ACCEPTED.add
 def table_of_sizes(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):
     name = str(dtype).removeprefix("torch.")
     bits = {"bool": 8, "float8_e4m3fn": 8}.get(name) or int("".join(filter(str.isdigit, name)))
-    keys = reduce(mul, (batch, layers, num_kv_heads, length, head_dim))
-    values = math.prod([batch, layers, num_kv_heads, length, value_dim])
-    return (keys + values) * bits // 8
+    return math.prod([batch, layers, num_kv_heads, length, head_dim + value_dim]) * bits // 8
 
 
 def count(
@@ -84,13 +63,11 @@ KNOWN = {torch.float64: 8, torch.float32: 4, torch.float16: 2, torch.bfloat16: 2
 MISTAKES = Mistakes(Mistake(says, partial(count, **steps)) for says, steps in (
     ("Only the keys are counted; the values are kept, too.", {"width": lambda d, e: d}),
     ("Only the values are counted; the keys are kept, too.", {"width": lambda d, e: e}),
-    ("The values have a width of their own: head_dim + value_dim instead of 2 head_dim.", {"width": lambda d, e: 2 * d}),
-    ("The keys have a width of their own: head_dim + value_dim instead of 2 value_dim.", {"width": lambda d, e: 2 * e}),
-    ("head_dim and value_dim are added twice: one tensor has head_dim, the other value_dim.",
-     {"width": lambda d, e: 2 * (d + e)}),
-    ("The mean width (head_dim + value_dim) // 2 drops a half when one is odd and the other even; add the widths.",
-     {"width": lambda d, e: (d + e) // 2 * 2}),
-    ("head_dim and value_dim are multiplied; keys and values lie side by side, so add them.", {"width": lambda d, e: d * e}),
+    ("The values have a width of their own: head_dim + value_dim, not 2 head_dim.", {"width": lambda d, e: 2 * d}),
+    ("The keys have a width of their own: head_dim + value_dim, not 2 value_dim.", {"width": lambda d, e: 2 * e}),
+    ("head_dim and value_dim are added twice; each belongs to one tensor.", {"width": lambda d, e: 2 * (d + e)}),
+    ("The mean width, (head_dim + value_dim) // 2, drops a half.", {"width": lambda d, e: (d + e) // 2 * 2}),
+    ("head_dim and value_dim are multiplied; keys and values lie side by side.", {"width": lambda d, e: d * e}),
     ("Two tensors of head_dim with 2 bytes a number: the values' width and dtype are ignored.",
      {"width": lambda d, e: 2 * d, "one": lambda t: 2}),
     ("The queries are counted, too; they are not kept.", {"width": lambda d, e: 2 * d + e}),
@@ -100,7 +77,6 @@ MISTAKES = Mistakes(Mistake(says, partial(count, **steps)) for says, steps in (
     ("num_kv_heads is missing; every KV head has keys and values of its own.", {"without": "g"}),
     ("The length is missing; every token leaves a key and a value.", {"without": "m"}),
     ("The length is squared, as in a table of scores; a cache has one row a token.", {"rows": lambda m: m * m}),
-    ("A token too many is counted.", {"rows": lambda m: m + 1}),
     ("These are numbers; multiply by the bytes of one number, dtype.itemsize.", {"without": "t"}),
     ("These are numbers, of one layer and one sequence; count bytes, of all of them.", {"without": "bct"}),
     ("A number has always 2 bytes here; it depends on dtype.", {"one": lambda t: 2}),
@@ -108,14 +84,11 @@ MISTAKES = Mistakes(Mistake(says, partial(count, **steps)) for says, steps in (
     ("A table of types misses some; dtype.itemsize knows all of them.", {"one": KNOWN.__getitem__}),
     ("Not every type that is no float has 1 byte: torch.int32 has 4. dtype.itemsize knows all types.",
      {"one": lambda t: t.itemsize if t.is_floating_point else 1}),
-    ("torch.finfo knows no integers such as int8; dtype.itemsize knows all types.",
-     {"one": lambda t: torch.finfo(t).bits // 8}),
+    ("torch.finfo knows no integers; dtype.itemsize knows all.", {"one": lambda t: torch.finfo(t).bits // 8}),
     ("The digits in the name of a type are not always its bits: torch.bool has none.",
      {"one": lambda t: int("".join(filter(str.isdigit, str(t)))), "end": lambda total: total // 8}),
     ("The product overflows int32 beyond 2**31 bytes; use Python's whole numbers.",
      {"end": lambda total: (total + 2**31) % 2**32 - 2**31}),
-    ("The product is rounded to float32, which keeps 24 bits; use Python's whole numbers.",
-     {"end": lambda total: int(torch.tensor(float(total)))}),
     ("These are bits; a byte has 8 of them.", {"end": lambda total: total * 8}),
     ("These are MiB; return bytes.", {"end": lambda total: total / 2**20}),
     ("These are GiB; return bytes.", {"end": lambda total: total / 2**30}),
@@ -126,9 +99,7 @@ EXERCISE = Exercise(
     name="kv_bytes", title="The size of a cache", kind="Implement",
     points=1, difficulty=1, minutes=5, needs="section 'What it costs' of chapter 4",
     judge=Counts(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "One token, one layer, one KV head: which numbers are kept?",
-        "A key of head_dim numbers and a value of value_dim numbers. How often is that repeated?",
-        "batch * layers * num_kv_heads * length * (head_dim + value_dim) * dtype.itemsize",
-    ),
+    hints=("One token, one layer, one KV head: which numbers are kept?",
+           "A key of head_dim numbers and a value of value_dim numbers. How often is that repeated?",
+           "batch * layers * num_kv_heads * length * (head_dim + value_dim) * dtype.itemsize"),
 )  # fmt: skip

@@ -1,15 +1,15 @@
 """Exercise rotate_cached_keys: rotary positions that restart behind the cache, repaired."""
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.exercises.kv_cache.chunked_decode import caches, join
-from attncourse.grading.exercises.kv_cache.chunked_decode import definition as attend
-from attncourse.grading.families import ATTENTION, in_place, masks, mistakes_of, rules
-from attncourse.grading.inputs import sized_cases
-from attncourse.grading.observe import Case
+from attncourse.grading.exercises.kv_cache import chunked_decode
+from attncourse.grading.exercises.kv_cache.chunked_decode import FAMILIES, WITHOUT, cases, join
+from attncourse.grading.families import mistakes_of
 from attncourse.grading.recipe import Given, Recipe
 
 
@@ -17,7 +17,7 @@ def definition(query, key, value, past_key, past_value):
     """Queries and new keys turn by past, past + 1, ...; the cached keys are turned already."""
     places = [past_key.size(2) + i for i in range(query.size(2))]
     query, key = spec.rotary(query, places), spec.rotary(key, places)
-    return attend(query, key, value, past_key, past_value)
+    return chunked_decode.definition(query, key, value, past_key, past_value)
 
 
 def opposite(query, key):
@@ -28,9 +28,6 @@ def opposite(query, key):
 
 CALLS = (  # what is special, b h n p d e, how loud
     ("4 new tokens behind 5, 2 samples, 3 heads, head_dim 6, values 8 wide", (2, 3, 4, 5, 6, 8), 1),
-    ("1 new token behind 5", (2, 3, 1, 5, 4, 6), 1),
-    ("5 new tokens behind 2, 1 head, head_dim 2", (1, 1, 5, 2, 2, 4), 1),
-    ("as many new tokens as cached ones", (1, 2, 3, 3, 4, 6), 2),
     ("nothing cached, 4 tokens", (2, 1, 4, 0, 8, 6), 2),
     ("1 new token behind 30", (1, 1, 1, 30, 8, 4), 2),
     ("large scores", (1, 2, 4, 3, 8, 6), 144),
@@ -38,18 +35,16 @@ CALLS = (  # what is special, b h n p d e, how loud
 )
 
 
-def cases(seed: int) -> list[Case]:
-    shapes = "b h n d, b h n d, b h n e, b h p d, b h p e"
-    return sized_cases(seed, "b h n p d e", shapes, CALLS)
-
-
 def rotary(x, positions):
-    """As the notebook gives it."""
-    d = x.size(-1)
-    angles = positions[:, None] * 10_000.0 ** (-torch.arange(0, d, 2) / d)
-    a, b = x.chunk(2, dim=-1)
-    cos, sin = angles.cos(), angles.sin()
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+    frequency = 1.0 / 10000 ** (torch.arange(0, x.shape[-1], 2).float() / x.shape[-1])
+    angle = torch.outer(positions.float(), frequency).repeat(1, 2)
+    return x * angle.cos() + torch.cat([-x.chunk(2, -1)[1], x.chunk(2, -1)[0]], -1) * angle.sin()
+
+
+def complex_numbers(x, positions):
+    angles = positions[:, None] * 1e4 ** (-torch.arange(0, x.size(-1), 2).double() / x.size(-1))
+    pairs = torch.complex(*x.double().chunk(2, dim=-1)) * torch.exp(1j * angles)
+    return torch.cat([pairs.real, pairs.imag], dim=-1).float()
 
 
 def start(i, p):
@@ -68,22 +63,12 @@ def turned(query_at=start, key_at=start, past_at=lambda j: 0 * j, turn=rotary):
     return given
 
 
-def complex_numbers(x, positions):
-    angles = positions[:, None] * 1e4 ** (-torch.arange(0, x.size(-1), 2).double() / x.size(-1))
-    pairs = torch.complex(*x.double().chunk(2, dim=-1)) * torch.exp(1j * angles)
-    return torch.cat([pairs.real, pairs.imag], dim=-1).float()
-
-
-def rotate_half(x, positions):
-    frequency = 1.0 / 10000 ** (torch.arange(0, x.shape[-1], 2).float() / x.shape[-1])
-    angle = torch.outer(positions.float(), frequency).repeat(1, 2)
-    return x * angle.cos() + torch.cat([-x.chunk(2, -1)[1], x.chunk(2, -1)[0]], -1) * angle.sin()
-
-
 RIGHT = Recipe(turned(), answer=lambda output, weights, scores, x: (output, x.key, x.value))
-ACCEPTED = Accepted(start_at_the_past=RIGHT)
-for style in (complex_numbers, rotate_half):
-    ACCEPTED[style.__name__] = Recipe(turned(turn=style), answer=RIGHT.answer)
+ACCEPTED = Accepted(
+    rotate_half=RIGHT,
+    complex_numbers=Recipe(turned(turn=complex_numbers), answer=RIGHT.answer),
+    start_at_the_past=Recipe(turned(turn=spec.rotary), answer=RIGHT.answer),
+)
 
 
 @ACCEPTED.add
@@ -104,52 +89,39 @@ def token_by_token(query, key, value, keys, values):
     return [torch.cat(rows, dim=2), keys, values]
 
 
-MISTAKES = Mistakes(mistakes_of(RIGHT, *ATTENTION, masks, rules, in_place, caches,
-                                without=("bottom right", "mask unused")))  # fmt: skip
-for says, query_at, key_at in (
-    ("Positions still start at 0 behind the cache, as in the code as found: add past_key.size(2).",
-     lambda i, p: i, lambda i, p: i),
+MISTAKES = Mistakes(mistakes_of(RIGHT, *FAMILIES, without=WITHOUT))
+MISTAKES += [RIGHT.but(says, given=turned(query_at, key_at)) for says, query_at, key_at in (
     ("The new keys still start at 0; they stand behind the cache, too.", start, lambda i, p: i),
     ("The queries still start at 0; they stand behind the cache, too.", lambda i, p: i, start),
     ("The queries start behind the new tokens, at m; query and key of a token stand at one position.",
      lambda i, p: i + p + len(i), start),
-    ("The new keys are not turned.", start, lambda i, p: 0 * i),
-    ("The queries are not turned.", lambda i, p: 0 * i, start),
-    ("Neither queries nor new keys are turned.", lambda i, p: 0 * i, lambda i, p: 0 * i),
-    *((says, at, at) for says, at in (
-        ("Positions start one too late; they start at past_key.size(2).", lambda i, p: i + p + 1),
-        ("Positions start one too early; they start at past_key.size(2).", lambda i, p: i + p - 1),
-        ("Positions start behind the new tokens; they start at past_key.size(2).", lambda i, p: i + p + len(i)),
-        ("Positions start at the number of new tokens, not of cached ones.", lambda i, p: i + len(i)),
-        ("All new tokens get the position of the first; each has its own.", lambda i, p: 0 * i + p),
-        ("All new tokens get the position of the last; each has its own.", lambda i, p: 0 * i + p + len(i) - 1),
-        ("The positions of the new tokens run backwards.", lambda i, p: p + i.flip(0)),
-        ("The positions are multiplied by the length of the cache; add it.", lambda i, p: i * p),
-        ("Queries and keys are turned in the other direction than the cached keys.", lambda i, p: -i - p),
-    )),
-):  # fmt: skip
-    MISTAKES.append(RIGHT.but(says, given=turned(query_at, key_at)))
-MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
-    ("Positions start at the number of heads; the cached tokens are past_key.size(2).",
-     {"given": lambda *a: turned(*[lambda i, p: i + a[3].size(1)] * 2)(*a)}),
-    ("Positions start at head_dim; the cached tokens are past_key.size(2).",
-     {"given": lambda *a: turned(*[lambda i, p: i + a[3].size(3)] * 2)(*a)}),
-    ("The cached keys are turned again; they were turned when they came in.", {"given": turned(past_at=lambda j: j)}),
+)] + [RIGHT.but(says, given=turned(at, at)) for says, at in (
+    ("Positions still start at 0 behind the cache, as found: add past_key.size(2).", lambda i, p: i),
+    ("Neither queries nor new keys are turned.", lambda i, p: 0 * i),
+    ("Positions start one too late; they start at past_key.size(2).", lambda i, p: i + p + 1),
+    ("Positions start one too early; they start at past_key.size(2).", lambda i, p: i + p - 1),
+    ("Positions start behind the new tokens; they start at past_key.size(2).", lambda i, p: i + p + len(i)),
+    ("Positions start at the number of new tokens, not of cached ones.", lambda i, p: i + len(i)),
+    ("All new tokens get the position of the first; each has its own.", lambda i, p: 0 * i + p),
+    ("All new tokens get the position of the last; each has its own.", lambda i, p: 0 * i + p + len(i) - 1),
+    ("The positions of the new tokens run backwards.", lambda i, p: p + i.flip(0)),
+    ("The positions are multiplied by the length of the cache; add it.", lambda i, p: i * p),
+    ("Queries and keys are turned in the other direction than the cached keys.", lambda i, p: -i - p),
+)] + [RIGHT.but(says, **steps) for says, steps in (
+    ("The cached keys are turned again; they came in turned.", {"given": turned(past_at=lambda j: j)}),
     ("All keys are turned after the join and the unturned new ones are returned, so the past turns again.",
      {"given": turned(past_at=lambda j: j), "answer": lambda o, w, s, x: (o, x.rest, x.value)}),
     ("The output is right, but the new keys are returned unturned; cache them turned.",
      {"answer": lambda o, w, s, x: (o, x.rest, x.value)}),
-    ("The values are turned, too; positions belong into queries and keys only.",
-     {"given": lambda q, k, v, *past: turned()(q, k, rotary(v, start(torch.arange(v.size(2)), past[0].size(2))), *past)}),
+    ("The values are turned, too; positions belong into queries and keys only.", {"given": lambda q, k, v, *past:
+     turned()(q, k, rotary(v, start(torch.arange(v.size(2)), past[0].size(2))), *past)}),
 )]  # fmt: skip
 
 EXERCISE = Exercise(
     name="rotate_cached_keys", answer="step", title="Positions that restart", kind="Repair",
     points=2, difficulty=2, minutes=10, needs="section 'Positions with a cache' of chapter 4",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Which position does the first new token have when 5 tokens are cached?",
-        "The cached keys were turned by 0, 1, ..., past - 1. They stay as they are.",
-        "past = past_key.size(2); positions = torch.arange(past, past + query.size(2)), for query and key.",
-    ),
+    judge=Calls(definition, partial(cases, calls=CALLS)), accepted=ACCEPTED, mistakes=MISTAKES,
+    hints=("Which position does the first new token have when 5 tokens are cached?",
+           "The cached keys were turned by 0, 1, ..., past - 1. They stay as they are.",
+           "past = past_key.size(2); positions = torch.arange(past, past + query.size(2)), for query and key."),
 )  # fmt: skip

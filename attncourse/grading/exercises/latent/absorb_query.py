@@ -7,8 +7,7 @@ import torch.nn.functional as F
 
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.inputs import normal
-from attncourse.grading.observe import Case
+from attncourse.grading.inputs import sized_cases
 
 
 def definition(query, w_k):
@@ -19,47 +18,35 @@ def definition(query, w_k):
     return torch.stack(heads, dim=1)
 
 
-CALLS = (  # what is special, b h n d c
-    ("2 samples, 3 heads, 5 queries, head_dim 4, latent 7", (2, 3, 5, 4, 7)),
-    ("a latent narrower than a head: 2 against 6", (2, 3, 4, 6, 2)),
-    ("as many heads as queries, head_dim, and latent", (2, 3, 3, 3, 3)),
-    ("1 head", (2, 1, 3, 5, 4)),
-    ("1 sample, 1 query, head_dim 1", (1, 4, 1, 1, 3)),
-    ("a latent of 1", (2, 3, 2, 4, 1)),
-    ("as wide a latent as all heads together", (2, 2, 3, 4, 8)),
+CALLS = (  # what is special; b h n d, width of all heads, c; a factor on the query
+    ("2 samples, 3 heads, 5 queries, head_dim 4, latent 7", (2, 3, 5, 4, 12, 7), 1),
+    ("a latent narrower than a head", (2, 3, 4, 6, 18, 2), 1),
+    ("as many heads as queries, head_dim, and latent", (2, 3, 3, 3, 9, 3), 1),
+    ("1 head", (2, 1, 3, 5, 5, 4), 1),
+    ("1 sample, 1 query, head_dim 1", (1, 4, 1, 1, 4, 3), 1),
+)
+CASES = partial(sized_cases, letters="b h n d w c", shapes="b h n d, w c", calls=CALLS)
+ACCEPTED = Accepted(
+    batched_product=lambda query, w_k: query @ blocks(query, w_k),
+    einsum=lambda query, w_k: torch.einsum("bhnd,hdc->bhnc", query, blocks(query, w_k)),
 )
 
 
-def cases(seed: int) -> list[Case]:
-    g = torch.Generator().manual_seed(seed)
-    return [Case(what, (*normal(g, (b, h, n, d), (h * d, c)),)) for what, (b, h, n, d, c) in CALLS]
-
-
-ACCEPTED = Accepted()
-
-
-@ACCEPTED.add
-def einsum(query, w_k):
-    w = w_k.reshape(query.size(1), query.size(3), -1)
-    return torch.einsum("bhnd,hdc->bhnc", query, w)
-
-
-@ACCEPTED.add
-def batched_product(query, w_k):
-    return query @ w_k.unflatten(0, (query.size(1), -1))
+def blocks(query, w_k):
+    """w_k as (heads, head_dim, latent)."""
+    return w_k.unflatten(0, (query.size(1), -1))
 
 
 @ACCEPTED.add
 def one_head_after_the_other(query, w_k):
-    blocks = w_k.chunk(query.size(1), dim=0)
-    return torch.stack([query[:, h] @ block for h, block in enumerate(blocks)], dim=1)
+    rows = w_k.chunk(query.size(1), dim=0)
+    return torch.stack([query[:, h] @ block for h, block in enumerate(rows)], dim=1)
 
 
 @ACCEPTED.add
 def linear_in_float64(query, w_k):
-    blocks = w_k.double().split(query.size(3))
-    heads = [F.linear(q, w.T) for q, w in zip(query.double().unbind(1), blocks, strict=True)]
-    return torch.stack(heads, dim=1)
+    heads = zip(query.double().unbind(1), w_k.double().split(query.size(3)), strict=True)
+    return torch.stack([F.linear(q, w.T) for q, w in heads], dim=1)
 
 
 @ACCEPTED.add
@@ -77,58 +64,47 @@ def scores_of_the_unit_latents(query, w_k):
 
 
 def wrong(change, query, w_k):
-    """``change`` gets the query, the blocks (heads, head_dim, latent), and what is right."""
-    blocks = w_k.unflatten(0, (query.size(1), -1))
-    return change(query, blocks, query @ blocks)
+    """``change`` gets the query, the blocks of w_k, and what is right."""
+    return change(query, w := blocks(query, w_k), query @ w)
 
 
 MISTAKES = Mistakes(Mistake(says, partial(wrong, change)) for says, change in (
-    ("The query is left as it was; it must be multiplied by its head's block of w_k.", lambda q, w, out: q.clone()),
-    ("Rows of w_k are given to the heads in turn; head h owns the contiguous rows h * head_dim to (h + 1) * head_dim.",
+    ("The query is left as it was; multiply it by its head's block of w_k.", lambda q, w, out: q.clone()),
+    ("Rows of w_k are given to the heads in turn; head h owns rows h * head_dim to (h + 1) * head_dim.",
      lambda q, w, out: q @ w.flatten(0, 1).unflatten(0, (-1, len(w))).transpose(0, 1)),
     ("All heads use the block of head 0; head h has rows of its own.", lambda q, w, out: q @ w[0]),
     ("The heads take the blocks in reverse order; head 0 owns the first rows.", lambda q, w, out: q @ w.flip(0)),
     ("The heads are added up; each head keeps an absorbed query of its own.", lambda q, w, out: out.sum(1)),
-    ("Every head uses the sum of all blocks; head h uses its own block (in einsum, h must stand in the result and in "
-     "both factors).", lambda q, w, out: q @ w.sum(0)),
-    ("The queries of the heads are averaged; every head asks its own question.",
-     lambda q, w, out: q.mean(1, keepdim=True) @ w),
+    ("Every head uses the sum of all blocks; head h has its own.", lambda q, w, out: q @ w.sum(0)),
     ("The block is transposed: its rows are head_dim, its columns latent.", lambda q, w, out: q @ w.mT),
     ("w_k is read as if it were stored (latent, heads * head_dim); torch stores (out, in).",
      lambda q, w, out: torch.einsum("bhnd,chd->bhnc", q, w.reshape(-1, *w.shape[:2]))),
-    ("A head's block is reshaped to (latent, head_dim), which reads the same numbers in another order; it is "
-     "(head_dim, latent).", lambda q, w, out: torch.einsum("bhnd,hcd->bhnc", q, w.reshape(len(w), -1, w.size(1)))),
-    ("The scale 1 / sqrt(head_dim) is put in here; the statement asks for the product alone.",
-     lambda q, w, out: out / q.size(3) ** 0.5),
-    ("The scale 1 / sqrt(latent) is put in here; the statement asks for the product alone.",
-     lambda q, w, out: out / w.size(2) ** 0.5),
+    ("A head's block is reshaped to (latent, head_dim), which tears its rows apart; it is (head_dim, latent).",
+     lambda q, w, out: q @ w.reshape(w.mT.shape).mT),
+    ("The scale 1 / sqrt(head_dim) does not belong in here.", lambda q, w, out: out / q.size(3) ** 0.5),
+    ("The scale 1 / sqrt(latent) does not belong in here.", lambda q, w, out: out / w.size(2) ** 0.5),
     ("The softmax is taken here; the statement asks for the product alone.", lambda q, w, out: out.softmax(-1)),
-    ("The heads were merged by a reshape without a transpose, so positions mix.",
+    ("The heads are merged by a reshape without a transpose, so positions mix.",
      lambda q, w, out: torch.einsum("bnhd,hdc->bhnc", q.reshape(len(q), q.size(2), q.size(1), -1), w)),
-    ("The axes come out as (batch, n, heads, latent); heads stand before n.", lambda q, w, out: out.transpose(1, 2)),
-    ("The heads are joined into one axis; the result keeps (batch, heads, n, latent).",
-     lambda q, w, out: out.transpose(1, 2).flatten(2)),
-    ("The heads were taken apart by a reshape without a transpose, so positions mix.",
-     lambda q, w, out: out.transpose(1, 2).reshape(out.shape)),
+    ("The axes are (batch, n, heads, latent) here; heads stand before n.", lambda q, w, out: out.transpose(1, 2)),
+    ("The heads are joined; keep (batch, heads, n, latent).", lambda q, w, out: out.transpose(1, 2).flatten(2)),
     ("Axes of size 1 are squeezed away; keep all of them.", lambda q, w, out: out.squeeze()),
-    ("The inverse of the block is used; what moves across a dot product is the transpose.",
-     lambda q, w, out: q @ torch.linalg.pinv(w).mT),
-    ("The last two axes are exchanged; the result is (batch, heads, n, latent).", lambda q, w, out: out.mT),
+    ("The inverse of a block is used instead of the block.", lambda q, w, out: q @ torch.linalg.pinv(w).mT),
+    ("The last two axes are exchanged; keep (batch, heads, n, latent).", lambda q, w, out: out.mT),
     ("No gradient reaches w_k; it is detached.", lambda q, w, out: q @ w.detach()),
     ("No gradient reaches the query; it is detached.", lambda q, w, out: q.detach() @ w),
     ("No gradient flows back: the result is detached or made inside no_grad.", lambda q, w, out: out.detach()),
     ("The query is changed in place; work on a new tensor.", lambda q, w, out: (out, q.mul_(0.5))[0]),
-    ("w_k is changed in place; work on a new tensor.", lambda q, w, out: (out, w.mul_(0.5))[0]),
 ))  # fmt: skip
 
 EXERCISE = Exercise(
     name="absorb_query", title="Move the matrix to the query", kind="Implement",
     points=2, difficulty=2, minutes=10, needs="section 'By hand' of chapter 7",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Calls(definition, CASES), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Cut the rows of w_k into one block per head: (num_heads, head_dim, latent_dim).",
-        "k = W c, so q . k = q . (W c) = (q as a row, times W) . c. No transpose is needed: the "
-        "block is already (head_dim, latent_dim).",
+        "k = W c, so q . k = q . (W c) = (q as a row, times W) . c. No transpose is needed: the block is "
+        "already (head_dim, latent_dim).",
         'torch.einsum("bhnd,hdc->bhnc", query, w_k.unflatten(0, (query.size(1), -1)))',
     ),
 )  # fmt: skip

@@ -23,13 +23,10 @@ def largest_n() -> int:
 
 
 ACCEPTED = Accepted(
-    whole_number=81,
-    as_a_float=81.0,
-    as_a_tensor=torch.tensor(81),
-    as_a_fraction=Fraction(162, 2),
+    whole_number=81, as_a_float=81.0, as_a_tensor=torch.tensor(81), as_a_fraction=Fraction(162, 2),
     by_a_search=max(n for n in range(500) if flops(n, n, LATENT) < flops(n, TOKENS, HEAD_DIM)),
     by_algebra=LATENT * HEAD_DIM * TOKENS // (LATENT * HEAD_DIM + TOKENS * (LATENT - HEAD_DIM)),
-)
+)  # fmt: skip
 
 LIMIT = LATENT * HEAD_DIM / (LATENT - HEAD_DIM)  # of an endless cache
 MISTAKES = Mistakes(
@@ -39,14 +36,12 @@ MISTAKES = Mistakes(
         ("This is the limit of an endless cache; with 2,000 tokens the matrices that are moved count, too.", 85),
         ("This is the limit of an endless cache, and not a whole number.", LIMIT),
         ("The largest whole n is asked for.", 1 / (1 / LIMIT + 1 / TOKENS)),
-        ("One of the moved matrices is missing, or only causal pairs are counted; count both and all n m pairs.", 83),
+        ("One of the moved matrices is missing, or only causal pairs are counted; count all n m pairs.", 83),
         ("The plain form makes keys and values; one of them is not counted here.", 40),
-        ("Half the FLOPs of the matrices are missing: each form uses both, and a multiply-add is two FLOPs.", 41),
-        ("Half of what a pair costs more in the absorbed form is missing: it scores latents and mixes latents, "
-         "and a multiply-add is two FLOPs.", 157),
+        ("Half the FLOPs of the matrices are missing: each form uses both; a multiply-add is two.", 41),
+        ("Half of what a pair costs more is missing: latents are scored and mixed; a multiply-add is two.", 157),
         ("The mix is missing in the absorbed form; it mixes latents.", 226),
         ("The plain form makes keys and values of all m tokens, of the new ones as well.", 78),
-        ("At 1 token the absorbed form is cheaper: the plain form makes keys and values of all m tokens.", 0),
         ("The rotary part is counted in the plain form only; it costs both forms the same.", 88),
         ("The rotary part is counted in the absorbed form only; it costs both forms the same.", 75),
         ("This is latent_dim / head_dim; the matrices that make keys and values cost something, too.", 4),

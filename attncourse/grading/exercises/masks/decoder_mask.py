@@ -1,6 +1,7 @@
 """Exercise decoder_mask: causal and padding at once, one mask for a batch."""
 
 import math
+from functools import partial
 
 import torch
 
@@ -35,13 +36,11 @@ def given(lengths, n, real=lambda i, j, length: j < length):
 
 
 RIGHT = Recipe(given, mask=lambda scores, x: scores, answer=lambda o, w, s, x: x.visible & x.rest)
-ACCEPTED = Accepted(triangle_and_padding=RIGHT)
-
-
-@ACCEPTED.add
-def two_comparisons(lengths, n):
-    j = torch.arange(n)
-    return (j <= j[:, None]) & (j < lengths[:, None, None, None])
+ACCEPTED = Accepted(
+    triangle_and_padding=RIGHT,
+    two_comparisons=lambda lengths, n: (torch.arange(n) <= torch.arange(n)[:, None])
+    & (torch.arange(n) < lengths[:, None, None, None]),
+)  # fmt: skip
 
 
 @ACCEPTED.add
@@ -66,52 +65,39 @@ def hidden_first(lengths, n):
     return torch.logical_or(future, pad.view(-1, 1, 1, n)).logical_not()
 
 
-def padding(says, real):
-    return RIGHT.but(says, given=lambda lengths, n: given(lengths, n, real))
-
-
-def returning(says, change):
-    return RIGHT.but(says, answer=lambda o, w, s, x: change(RIGHT.answer(o, w, s, x)))
-
-
 MISTAKES = Mistakes(mistakes_of(RIGHT, rules, without=("top left", "bottom right", "square mask")))
-MISTAKES += [
-    padding("Padding is not hidden: only the causal rule is applied.", lambda i, j, length: j < length + 99),
-    padding("One padding key too many is visible: a key is real when j < length, not j <= length.",
-            lambda i, j, length: j <= length),
-    padding("The last real key of each sample is hidden: a key is real when j < length.",
-            lambda i, j, length: j < length - 1),
-    padding("The rows of padding queries are empty: the padding rule looks at the queries, but only keys are "
-            "to be hidden.", lambda i, j, length: i < length),
-    padding("The padding part marks padding as visible; invert it before you combine the two.",
-            lambda i, j, length: j >= length),
-    padding("The padding is hidden on the left; here it stands on the right.",
-            lambda i, j, length: j >= i.numel() - length),
-    padding("Every sample gets the length of the longest one.", lambda i, j, length: j < length * 0 + length.max()),
+MISTAKES += [RIGHT.but(says, given=partial(given, real=real)) for says, real in (
+    ("Padding is not hidden: only the causal rule is applied.", lambda i, j, length: j < length + 99),
+    ("One padding key too many is visible: a key is real when j < length, not j <= length.",
+     lambda i, j, length: j <= length),
+    ("The last real key of each sample is hidden: real means j < length.", lambda i, j, length: j < length - 1),
+    ("The rows of padding queries are empty: the rule looks at the queries, but only keys are to be hidden.",
+     lambda i, j, length: i < length),
+    ("The padding part marks padding as visible; invert it before you combine the two.",
+     lambda i, j, length: j >= length),
+    ("Padding is hidden on the left; here it stands on the right.", lambda i, j, length: j >= i.numel() - length),
+    ("Every sample gets the length of the longest one.", lambda i, j, length: j < length * 0 + length.max()),
+)] + [RIGHT.but(says, answer=lambda o, w, s, x, change=change: change(x.visible & x.rest)) for says, change in (
+    ("True marks the hidden pairs here; it must mark the pairs that may attend.", torch.logical_not),
+    ("The shape is (b, n, n); without an axis for heads it is one mask per head.", lambda mask: mask[:, 0]),
+    ("The samples stand on the axis of the heads; the shape is (b, 1, n, n).", lambda mask: mask.transpose(0, 1)),
+    ("The mask holds ones and zeros; its dtype must be torch.bool.", torch.Tensor.long),
+    ("Zeros and minus infinities are a mask to be added; return booleans.",
+     lambda mask: torch.zeros(mask.shape).masked_fill(~mask, -math.inf)),
+)] + [
     RIGHT.but("The causal part marks the future as visible; invert it before you combine the two.",
               rule=lambda n, m, k: ~triangle(n, m, k)),
     RIGHT.but("A pair is visible when either rule allows it; both must (and, not or).",
               answer=lambda o, w, s, x: x.visible | x.rest),
     RIGHT.but("The mask is as long as the longest sample; it must have n queries and n keys.",
               given=lambda lengths, n: given(lengths, int(lengths.max()))),
-    returning("True marks the hidden pairs here; it must mark the pairs that may attend.", torch.logical_not),
-    returning("The shape is (b, n, n); without the axis for heads it is read as one mask per head.",
-              lambda mask: mask[:, 0]),
-    returning("The samples stand on the axis of the heads; the shape is (b, 1, n, n).",
-              lambda mask: mask.transpose(0, 1)),
-    returning("The mask holds ones and zeros; its dtype must be torch.bool.", torch.Tensor.long),
-    returning("Zeros and minus infinities are a mask to be added; return booleans.",
-              lambda mask: torch.zeros(mask.shape).masked_fill(~mask, -math.inf)),
 ]  # fmt: skip
 
 EXERCISE = Exercise(
     name="decoder_mask", title="The mask of a decoder", kind="Implement",
     points=2, difficulty=2, minutes=10, needs="section 'Two rules at once' of chapter 2",
     judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Write the two rules alone first. Which axes of (b, 1, n, n) does each of them need?",
-        "The causal rule is (n, n). The padding rule compares positions (n,) with lengths[:, None, "
-        "None, None].",
-        "j = torch.arange(n); (j <= j[:, None]) & (j < lengths[:, None, None, None]).",
-    ),
+    hints=("Write the two rules alone first. Which axes of (b, 1, n, n) does each of them need?",
+           "The causal rule is (n, n). The padding rule compares j, (n,), with lengths[:, None, None, None].",
+           "j = torch.arange(n); (j <= j[:, None]) & (j < lengths[:, None, None, None])."),
 )  # fmt: skip

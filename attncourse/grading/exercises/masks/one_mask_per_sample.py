@@ -20,9 +20,7 @@ def definition(query, key, value, mask):
 
 CALLS = (  # what is special, b h n m d e, how loud, axes of the mask before (n, m)
     ("3 samples, 3 heads, one mask per sample", (3, 3, 5, 7, 4, 6), 1, (3,)),
-    ("2 samples, 3 heads, one mask per sample", (2, 3, 5, 7, 4, 6), 1, (2,)),
     ("3 samples, 1 head, one mask per sample", (3, 1, 4, 4, 5, 2), 2, (3,)),
-    ("1 sample, 2 heads, one mask per sample", (1, 2, 3, 5, 6, 4), 2, (1,)),
     ("2 samples, 3 heads, one mask for all", (2, 3, 5, 7, 6, 4), 1, ()),
     ("4 samples, 4 heads, 4 queries, one mask for all", (4, 4, 4, 4, 5, 3), 2, ()),
     ("3 samples, 2 heads, one mask per head", (3, 2, 5, 4, 7, 6), 2, (3, 2)),
@@ -34,15 +32,12 @@ CALLS = (  # what is special, b h n m d e, how loud, axes of the mask before (n,
 
 
 def cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
-
-    def mask(n, m, axes):
-        visible = torch.rand(*axes, n, m, generator=generator) < 0.5
-        visible[..., m // 2] = True  # no row is empty
+    generator, calls = torch.Generator().manual_seed(seed), []
+    for what, sizes, loud, axes in CALLS:
+        visible = torch.rand(*axes, *sizes[2:4], generator=generator) < 0.5
+        visible[..., sizes[3] // 2] = True  # no row is empty
         visible[..., 0, 0], visible[..., 0, 1] = True, False
-        return visible
-
-    calls = [(what, x, loud, mask(*x[2:4], axes)) for what, x, loud, axes in CALLS]
+        calls.append((what, sizes, loud, visible))
     return sized_cases(seed, "b h n m d e", "b h n d, b h m d, b h m e", calls)
 
 
@@ -56,32 +51,22 @@ def reading(align):
 
 
 RIGHT = Recipe(reading(aligned), answer=lambda output, weights, scores, x: output)
-ACCEPTED = Accepted(unsqueezed_when_three_axes=RIGHT)
-
-
-@ACCEPTED.add
-def fused(query, key, value, mask):
-    mask = mask[:, None] if mask.ndim == 3 else mask
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+ACCEPTED = Accepted(
+    unsqueezed_when_three_axes=RIGHT,
+    fused=lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, attn_mask=aligned(mask, q)),
+    loop_over_samples=lambda query, key, value, mask: torch.stack([
+        (q @ k.mT * q.size(-1) ** -0.5).where(visible, -torch.inf).softmax(-1) @ v for q, k, v, visible
+        in zip(query, key, value, mask if mask.dim() > 2 else [mask] * len(query), strict=True)]),
+)  # fmt: skip
 
 
 @ACCEPTED.add
 def repeated_for_each_head(query, key, value, mask):
     b, h, n, d = query.shape
-    if mask.dim() == 2:
-        mask = mask.expand(b, n, -1)
-    if mask.dim() == 3:
-        mask = mask.repeat_interleave(h, dim=0).reshape(b, h, n, -1)
+    mask = mask.expand(b, n, -1) if mask.dim() == 2 else mask
+    mask = mask if mask.dim() == 4 else mask.repeat_interleave(h, dim=0).reshape(b, h, n, -1)
     scores = (query @ key.mT / d**0.5).masked_fill(~mask, -1e9)
     return torch.softmax(scores, dim=-1) @ value
-
-
-@ACCEPTED.add
-def loop_over_samples(query, key, value, mask):
-    each = mask if mask.dim() > 2 else [mask] * len(query)
-    scores = [(q @ k.mT * q.size(-1) ** -0.5) for q, k in zip(query, key, strict=True)]
-    hidden = [s.where(m, -torch.inf) for s, m in zip(scores, each, strict=True)]
-    return torch.stack([s.softmax(-1) @ v for s, v in zip(hidden, value, strict=True)])
 
 
 @ACCEPTED.add
@@ -93,49 +78,41 @@ def einsum_in_float64(query, key, value, mask):
     return torch.einsum("bhnm,bhme->bhne", (scores + bias).softmax(-1), value)
 
 
-MASKS = (  # what becomes of a mask x with three axes; h is the number of heads
+MISTAKES = Mistakes(mistakes_of(RIGHT, *ATTENTION, masks, in_place))
+MISTAKES += [RIGHT.but(says, given=reading(lambda x, q, f=align: f(x, q.size(1)) if x.dim() == 3 else x))
+             for says, align in (  # what becomes of a mask x with three axes; h is the number of heads
     ("The (batch, n, m) mask is read as one mask per head; it needs an axis for heads.", lambda x, h: x),
-    ("The axis is put in only where the shapes do not fit; with as many samples as heads they fit and the "
-     "result is wrong.", lambda x, h: x if len(x) in (1, h) else x[:, None]),
-    ("The axis is put in only where there are as many samples as heads.",
-     lambda x, h: x[:, None] if len(x) == h else x),
-    ("The axis stands behind the queries: (batch, n, 1, m); it belongs behind the batch.", lambda x, h: x[:, :, None]),
-    ("The axis stands behind the keys: (batch, n, m, 1); it belongs behind the batch.", lambda x, h: x[..., None]),
+    ("The axis is put in only where the shapes do not fit; with as many samples as heads they fit.",
+     lambda x, h: x if len(x) in (1, h) else x[:, None]),
+    ("The axis is put in only with as many samples as heads.", lambda x, h: x[:, None] if len(x) == h else x),
+    ("The axis stands behind the queries; it belongs behind the batch.", lambda x, h: x[:, :, None]),
+    ("The axis stands behind the keys; it belongs behind the batch.", lambda x, h: x[..., None]),
     ("Every sample gets the mask of the first one.", lambda x, h: x[0]),
     ("Every sample gets the mask of the last one.", lambda x, h: x[-1]),
-    ("The masks of all samples are joined into one; a pair is visible if any sample allows it.", lambda x, h: x.any(0)),
-    ("The masks of all samples are joined into one; a pair is visible if all samples allow it.", lambda x, h: x.all(0)),
+    ("The masks of all samples are joined: a pair is visible if any of them allows it.", lambda x, h: x.any(0)),
+    ("The masks of all samples are joined: a pair is visible if all of them allow it.", lambda x, h: x.all(0)),
     ("The masks are repeated in the wrong order: repeat gives m0 m1 m0 m1, the heads of one sample need m0 m0 "
      "m1 m1 (repeat_interleave).", lambda x, h: x.repeat(h, 1, 1).unflatten(0, (-1, h))),
-)  # fmt: skip
-OTHERS = (  # the same for masks with any number of axes; q is the query
+)] + [RIGHT.but(says, given=reading(align)) for says, align in (  # of a mask x with any axes; q is the query
     ("Only masks with four axes are left alone; one with two axes is for all and needs no axis either.",
      lambda x, q: x if x.dim() == 4 else x.unsqueeze(1)),
     ("A mask with two axes gets an axis too; add one only for three axes.", lambda x, q: x.unsqueeze(1)),
-    ("An axis is put into masks with four axes as well; they fit already.",
-     lambda x, q: x.unsqueeze(1) if x.dim() > 2 else x),
-    ("The axis is put in wherever the first axis is as long as the batch; that of another mask can be, too. Count "
-     "the axes.", lambda x, q: x.unsqueeze(1) if len(x) == len(q) else x),
+    ("An axis is put into masks with four axes; they fit.", lambda x, q: x.unsqueeze(1) if x.dim() > 2 else x),
+    ("The axis is put in wherever the first axis is as long as the batch; count the axes.",
+     lambda x, q: x.unsqueeze(1) if len(x) == len(q) else x),
     ("A mask per head is cut down to that of head 0.", lambda x, q: aligned(x[:, :1] if x.dim() == 4 else x, q)),
     ("Only masks with three axes are used; those with two or four are ignored.",
      lambda x, q: x[:, None] if x.dim() == 3 else torch.ones_like(x)),
-)  # fmt: skip
-MISTAKES = Mistakes(mistakes_of(RIGHT, *ATTENTION, masks, in_place))
-MISTAKES += [
-    *(RIGHT.but(says, given=reading(lambda x, q, align=align: align(x, q.size(1)) if x.dim() == 3 else x))
-      for says, align in MASKS),
-    *(RIGHT.but(says, given=reading(align)) for says, align in OTHERS),
-    RIGHT.but("The weights are returned as well; return the output only.", answer=lambda o, w, s, x: (o, w)),
-    RIGHT.but("The weights are returned instead of the output.", answer=lambda o, w, s, x: w),
-]  # fmt: skip
+)] + [RIGHT.but(says, answer=wrong) for says, wrong in (
+    ("The weights are returned as well; return the output only.", lambda o, w, s, x: (o, w)),
+    ("The weights are returned instead of the output.", lambda o, w, s, x: w),
+)]  # fmt: skip
 
 EXERCISE = Exercise(
     name="one_mask_per_sample", answer="attention_per_sample", title="One mask per sample", kind="Repair",
     points=2, difficulty=2, minutes=10, needs="section 'Where it breaks' of chapter 2",
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Broadcasting aligns axes from the right. Write (b, n, m) under (b, h, n, m) and look.",
-        "A mask with three axes needs a fourth, of size 1, at the place of the heads.",
-        "if mask.dim() == 3: mask = mask[:, None]. Masks with two or four axes stay as they are.",
-    ),
+    hints=("Broadcasting aligns axes from the right. Write (b, n, m) under (b, h, n, m) and look.",
+           "A mask with three axes needs a fourth, of size 1, at the place of the heads.",
+           "if mask.dim() == 3: mask = mask[:, None]. Masks with two or four axes stay as they are."),
 )  # fmt: skip

@@ -1,56 +1,38 @@
 """Exercise merge_heads: the reshape that forgets the transpose, repaired."""
 
+from functools import partial
+
 import torch
 
 from attncourse import spec
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.observe import Case
+from attncourse.grading.exercises.multi_head.split_heads import cases_of
 
-
-def cases(seed: int) -> list[Case]:
-    """Every axis its own size; one head; one position; a transposed input as attention makes it."""
-    g = torch.Generator().manual_seed(seed)
-
-    def x(*shape):
-        return torch.randn(shape, generator=g)
-
-    calls = (  # the first three have gradients
-        ("2 samples, 3 heads, 5 positions, head_dim 7", x(2, 3, 5, 7)),
-        ("1 sample, 1 position, 4 heads, head_dim 2", x(1, 4, 1, 2)),
-        ("heads that were split by a transpose", x(2, 5, 3, 4).transpose(1, 2)),
-        ("1 head", x(2, 1, 3, 5)),
-        ("more heads than positions, head_dim 1", x(2, 5, 3, 1)),
-        ("as many heads as positions", x(2, 3, 3, 4)),
-        ("the last two axes transposed", x(2, 3, 4, 5).transpose(2, 3)),
-        ("another order in memory", x(2, 4, 3, 5).permute(0, 2, 3, 1)),
-        ("1 head of 1 number", x(2, 1, 3, 1)),
-    )
-    return [Case(what, (heads,), gradients=k < 3) for k, (what, heads) in enumerate(calls)]
+CALLS = (  # what is special, shape in memory, its axes in order
+    ("2 samples, 3 heads, 5 positions, head_dim 7", (2, 3, 5, 7), (0, 1, 2, 3)),
+    ("1 sample, 1 position, 4 heads, head_dim 2", (1, 4, 1, 2), (0, 1, 2, 3)),
+    ("heads that were split by a transpose", (2, 5, 3, 4), (0, 2, 1, 3)),
+    ("1 head", (2, 1, 3, 5), (0, 1, 2, 3)),
+    ("more heads than positions, head_dim 1", (2, 5, 3, 1), (0, 1, 2, 3)),
+    ("as many heads as positions", (2, 3, 3, 4), (0, 1, 2, 3)),
+    ("the last two axes transposed", (2, 3, 4, 5), (0, 1, 3, 2)),
+    ("another order in memory", (2, 4, 3, 5), (0, 2, 3, 1)),
+    ("1 head of 1 number", (2, 1, 3, 1), (0, 1, 2, 3)),
+)
 
 
 def merge(heads):
     return heads.transpose(1, 2).flatten(2)
 
 
-ACCEPTED = Accepted(transpose_and_flatten=merge)
-
-
-@ACCEPTED.add
-def contiguous_and_view(heads):
-    batch, num_heads, n, head_dim = heads.shape
-    return heads.permute(0, 2, 1, 3).contiguous().view(batch, n, num_heads * head_dim)
-
-
-@ACCEPTED.add
-def concatenate(heads):
-    return torch.cat(list(heads.unbind(dim=1)), dim=-1)
-
-
-@ACCEPTED.add
-def einsum_and_reshape(heads):
-    out = torch.einsum("bhnd->bnhd", heads.double())
-    return out.reshape(*out.shape[:2], -1)
+ACCEPTED = Accepted(
+    transpose_and_flatten=merge,
+    contiguous_and_view=lambda x: x.permute(0, 2, 1, 3).contiguous().view(len(x), x.size(2), -1),
+    concatenate=lambda x: torch.cat(list(x.unbind(dim=1)), dim=-1),
+    einsum_in_double=lambda x: torch.einsum("bhnd->bnhd", x.double()).reshape(len(x), x.size(2), -1),
+    stack_and_flatten=lambda x: torch.stack([*x.unbind(1)], dim=2).flatten(start_dim=-2),
+)  # fmt: skip
 
 
 @ACCEPTED.add
@@ -61,11 +43,6 @@ def loops(heads):
         for d in range(head_dim):
             out[:, :, h * head_dim + d] = heads[:, h, :, d]
     return out
-
-
-@ACCEPTED.add
-def stack_and_flatten(heads):
-    return torch.stack([heads[:, h] for h in range(heads.size(1))], dim=2).flatten(start_dim=-2)
 
 
 def read(heads, n):
@@ -106,7 +83,7 @@ MISTAKES = SHARED + [Mistake(says, answer) for says, answer in (
 EXERCISE = Exercise(
     name="merge_heads", title="Merge the heads", kind="Repair",
     points=2, difficulty=2, minutes=10, needs="section 'By hand' of chapter 3",
-    judge=Calls(spec.merge_heads, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Calls(spec.merge_heads, partial(cases_of, calls=CALLS)), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "A reshape reads the numbers in the order in which they lie. Which axis moves fastest?",
         "Next to each other must come: all numbers of head 0 at position 0, then head 1, still "

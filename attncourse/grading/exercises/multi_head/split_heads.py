@@ -1,5 +1,7 @@
 """Exercise split_heads: cut the width into heads, and move the heads before the sequence."""
 
+from functools import partial
+
 import torch
 
 from attncourse import spec
@@ -7,21 +9,22 @@ from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
 from attncourse.grading.observe import Case
 
+CALLS = (  # what is special, shape in memory, its axes in order, num_heads
+    ("2 samples, 5 positions, 3 heads of 7 numbers", (2, 5, 21), (0, 1, 2), 3),
+    ("1 head", (2, 3, 5), (0, 1, 2), 1),
+    ("1 sample, 1 position, 4 heads of 2 numbers", (1, 1, 8), (0, 1, 2), 4),
+    ("3 positions, 6 heads of 2 numbers", (2, 3, 12), (0, 1, 2), 6),
+    ("3 heads of 1 number, 3 positions", (2, 3, 3), (0, 1, 2), 3),
+    ("a transposed input", (2, 6, 5), (0, 2, 1), 2),
+)
 
-def cases(seed: int) -> list[Case]:
-    """Every axis its own size; one head; one position; more heads than positions."""
+
+def cases_of(seed: int, calls: tuple) -> list[Case]:
+    """Cases from a table of inputs, some in another order than they lie in memory."""
     g = torch.Generator().manual_seed(seed)
-
-    def x(*shape):
-        return torch.randn(shape, generator=g)
-
     return [
-        Case("2 samples, 5 positions, 3 heads of 7 numbers", (x(2, 5, 21), 3)),
-        Case("1 head", (x(2, 3, 5), 1), gradients=False),
-        Case("1 sample, 1 position, 4 heads of 2 numbers", (x(1, 1, 8), 4), gradients=False),
-        Case("3 positions, 6 heads of 2 numbers", (x(2, 3, 12), 6), gradients=False),
-        Case("3 heads of 1 number, 3 positions", (x(2, 3, 3), 3)),
-        Case("a transposed input", (x(2, 6, 5).transpose(1, 2), 2)),
+        Case(what, (torch.randn(shape, generator=g).permute(axes), *rest))
+        for what, shape, axes, *rest in calls
     ]
 
 
@@ -37,18 +40,10 @@ def split(x, num_heads):
 ACCEPTED = Accepted(
     unflatten_and_movedim=lambda x, h: x.unflatten(-1, (h, -1)).movedim(2, 1).contiguous(),
     permute_in_double=lambda x, h: x.double().reshape(*x.shape[:2], h, -1).permute(0, 2, 1, 3),
-)
-
-
-@ACCEPTED.add
-def view_and_transpose(x, num_heads):
-    batch, n, width = x.shape
-    return x.view(batch, n, num_heads, width // num_heads).transpose(1, 2)
-
-
-@ACCEPTED.add
-def chunks_stacked(x, num_heads):
-    return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
+    view_and_transpose=lambda x, h: x.view(*x.shape[:2], h, x.size(2) // h).transpose(1, 2),
+    chunks_stacked=lambda x, h: torch.stack(x.chunk(h, dim=-1), dim=1),
+    indexed=lambda x, h: x[:, torch.arange(x.size(1))[:, None], torch.arange(x.size(2)).view(h, 1, -1)],
+)  # fmt: skip
 
 
 @ACCEPTED.add
@@ -59,12 +54,6 @@ def loops(x, num_heads):
     for h in range(num_heads):
         out[:, h] = x[:, :, h * head_dim : (h + 1) * head_dim]
     return out
-
-
-@ACCEPTED.add
-def gather_by_index(x, num_heads):
-    columns = torch.arange(x.shape[2]).reshape(num_heads, 1, -1)
-    return x[:, torch.arange(x.shape[1])[:, None], columns]
 
 
 @ACCEPTED.add
@@ -81,8 +70,7 @@ SHARED = Mistakes(Mistake(says, answer) for says, answer in (  # multi_head_atte
      lambda x, h: x.mT.reshape(len(x), h, x.size(1), -1)),
     ("The heads are interleaved: head h takes every num_heads-th number. Head h is one contiguous slice "
      "of the width.", lambda x, h: cut(x, x.size(-1) // h).permute(0, 3, 1, 2)),
-    ("The heads come out in the reverse order; head 0 is the first slice of the width.",
-     lambda x, h: split(x, h).flip(1)),
+    ("The heads come in reverse order; head 0 is the first slice.", lambda x, h: split(x, h).flip(1)),
     ("Every head holds the first slice; head h starts at h * head_dim.",
      lambda x, h: split(x, h)[:, :1].expand(-1, h, -1, -1)),
     ("Slices overlap: head h starts at number h instead of h * head_dim.",
@@ -90,31 +78,23 @@ SHARED = Mistakes(Mistake(says, answer) for says, answer in (  # multi_head_atte
 ))  # fmt: skip
 MISTAKES = SHARED + [Mistake(says, answer) for says, answer in (
     ("The transpose is missing: the heads must stand before the sequence.", cut),
-    ("num_heads and head_dim are exchanged: the width is cut into num_heads heads.",
+    ("num_heads and head_dim are exchanged; cut the width into num_heads slices.",
      lambda x, h: split(x, x.size(-1) // h)),
-    ("The heads stand before the batch; return (batch, heads, n, head_dim).",
-     lambda x, h: split(x, h).transpose(0, 1)),
+    ("The heads stand before the batch; they come behind it.", lambda x, h: split(x, h).transpose(0, 1)),
     ("The heads are merged into the batch; keep four axes.", lambda x, h: split(x, h).flatten(0, 1)),
-    ("The last two axes are exchanged: return (.., n, head_dim), not (.., head_dim, n).",
-     lambda x, h: split(x, h).mT),
-    ("The heads stand last; return (batch, heads, n, head_dim).",
-     lambda x, h: torch.stack(x.chunk(h, dim=-1), dim=-1)),
-    ("Batch and sequence are exchanged: the input is (batch, n, width).",
-     lambda x, h: cut(x, h).permute(1, 2, 0, 3)),
-    ("Every head holds the whole width; head h holds only its own slice.",
-     lambda x, h: x[:, None].expand(-1, h, -1, -1)),
-    ("A tuple of heads is returned; return one tensor with an axis for the heads.",
-     lambda x, h: x.chunk(h, dim=-1)),
-    ("squeeze() drops axes of size 1; one head, one sample or one position must stay.",
-     lambda x, h: split(x, h).squeeze()),
-    ("No gradient flows back to x; it is detached or copied through torch.tensor.",
-     lambda x, h: split(x, h).detach()),
+    ("The last two axes are exchanged; return (batch, heads, n, head_dim).", lambda x, h: split(x, h).mT),
+    ("The heads stand last; they come behind the batch.", lambda x, h: torch.stack(x.chunk(h, dim=-1), dim=-1)),
+    ("Batch and sequence are exchanged: x is (batch, n, width).", lambda x, h: cut(x, h).permute(1, 2, 0, 3)),
+    ("Every head holds the whole width; it holds only its slice.", lambda x, h: x[:, None].expand(-1, h, -1, -1)),
+    ("A tuple of heads is returned; return one tensor with an axis for them.", lambda x, h: x.chunk(h, dim=-1)),
+    ("squeeze() drops axes of size 1; one head, sample or position stays.", lambda x, h: split(x, h).squeeze()),
+    ("No gradient flows to x: it is detached or copied by torch.tensor.", lambda x, h: split(x, h).detach()),
 )]  # fmt: skip
 
 EXERCISE = Exercise(
     name="split_heads", title="Split the width into heads", kind="Implement",
     points=2, difficulty=1, minutes=10, needs="section 'By hand' of chapter 3",
-    judge=Calls(spec.split_heads, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Calls(spec.split_heads, partial(cases_of, calls=CALLS)), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Two moves: cut the last axis in two, then exchange two axes.",
         "x.unflatten(-1, (num_heads, -1)) has shape (batch, n, num_heads, head_dim).",

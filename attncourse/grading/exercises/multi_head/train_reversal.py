@@ -29,30 +29,31 @@ def facts(model, seed: int) -> dict:
     if not isinstance(model, nn.Module):
         kind = "a class; make an instance" if isinstance(model, type) else type(model).__name__
         return {NAMES[0]: kind}
-    numbers = sum(p.numel() for p in model.parameters())
+    modes = [(module, module.training) for module in model.modules()]
+    own = [(p, p.data) for p in model.parameters()]
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(VOCAB, (83, LENGTH), generator=generator)
-    tokens = tokens.to(next((p.device for p in model.parameters()), tokens.device))
-    given = tokens.clone()
-    modes = {module: module.training for module in model.modules()}
+    given = tokens.to(own[0][0].device if own else tokens.device, copy=True)
     try:
         judged = run(judge, model.eval(), given, generator)
     finally:
-        for module, mode in modes.items():
+        for module, mode in modes:
             module.training = mode
+        for p, data in own:
+            p.data = data
     judged = (judged,) if isinstance(judged, Raised) else judged
-    small = numbers <= MAX_PARAMETERS or Described(f"too many: it learns {numbers:,}")
+    count = sum(p.numel() for p, _ in own)
+    small = count <= MAX_PARAMETERS or Described(f"too many: it learns {count:,}")
     seen = dict(zip(NAMES, (True, small, *judged), strict=False))
-    return seen | {NAMES[-1]: torch.equal(tokens, given)}
+    return seen | {NAMES[-1]: torch.equal(tokens, given.cpu())}
 
 
 def judge(model, tokens, generator) -> tuple:
     """Shape, accuracy, independence of the batch, and whether other parameters know nothing."""
     logits = model(tokens.clone())
-    if not isinstance(logits, torch.Tensor):
-        return (f"a {type(logits).__name__}, not a tensor",)
-    if logits.shape != (*tokens.shape, VOCAB):
-        return (f"shape {tuple(logits.shape)}",)
+    shape = tuple(getattr(logits, "shape", ()))
+    if shape != (*tokens.shape, VOCAB):
+        return (f"a {type(logits).__name__} of shape {shape}",)
     said = logits.argmax(dim=-1)
     alone = torch.cat([model(tokens[k : k + 1].clone()) for k in range(3)]).argmax(dim=-1)
     model(tokens)
@@ -67,45 +68,36 @@ def judge(model, tokens, generator) -> tuple:
 def judge_skill(model, tokens, before, generator):
     """True when other parameters answer nothing, but almost the same parameters do.
 
-    ``before`` is what the model said with its own; it must say the same when it gets them back. With
-    parameters drawn at random, a token that is replaced must move more than its place in the answer:
-    else ``forward`` knows the order, and the parameters do not.
+    With parameters drawn at random, a token that is replaced must move more than its place in the
+    answer: else ``forward`` knows the order. ``before`` is what the model says with its own parameters.
     """
     own, every = [p.data for p in model.parameters()], range(len(tokens))
     drawn = [torch.randn(p.shape, generator=generator).to(p) for p in own]
-    place = torch.arange(len(tokens)) % LENGTH
-    replaced = tokens.clone()
+    place, replaced, mixes = torch.arange(len(tokens)) % LENGTH, tokens.clone(), False
     replaced[every, place] = (tokens[every, place] + 7) % VOCAB
-    mixes = False
-    for name, factors in (("set to 0", (0,)), ("drawn at random", (1, -1))):
-        for factor in factors:
-            others = [factor * p for p in drawn]
-            logits = with_parameters(model, others, tokens)
-            if share(logits.argmax(dim=-1), tokens.flip(1)) > 0.5:
-                return f"with all parameters {name} it still answers"
-            moved = (with_parameters(model, others, replaced) - logits).abs().amax(-1)
-            most = moved.max()
-            moved[every, LENGTH - 1 - place] = 0
-            mixes |= factor != 0 and not moved.max() <= 0.01 * most  # NaN moved
+    for factor in (0, 1, -1):
+        others = [factor * p for p in drawn]
+        logits = with_parameters(model, others, tokens)
+        if share(logits.argmax(dim=-1), tokens.flip(1)) > 0.5:
+            return f"with all parameters {'drawn at random' if factor else 'set to 0'} it still answers"
+        moved = (with_parameters(model, others, replaced) - logits).abs().amax(-1)
+        most = moved.max()
+        moved[every, LENGTH - 1 - place] = 0
+        mixes |= factor != 0 and not moved.max() <= 0.01 * most  # NaN moved
     if not mixes:
         return "forward reorders by hand: a token moves its mirror place only, for any parameters"
     nudged = [p * (1 + 1e-3 * x) for p, x in zip(own, drawn, strict=True)]
-    if share(with_parameters(model, nudged, tokens).argmax(dim=-1), before) < 0.9:
-        return "with all parameters changed by a thousandth it answers something else"
-    again = share(model(tokens.clone()).argmax(dim=-1), before) > 0.9
-    return again or "with the same parameters it answers something else later"
+    for words, numbers in ("all parameters changed by a thousandth", nudged), ("the same", own):
+        if share(with_parameters(model, numbers, tokens).argmax(dim=-1), before) < 0.9:
+            return f"with {words} it answers something else"
+    return True
 
 
 def with_parameters(model, numbers, tokens):
-    """What a model of any kind (scripted, traced) says with other numbers in its parameters."""
-    own = [(p, p.data) for p in model.parameters()]
-    try:
-        for (p, _), other in zip(own, numbers, strict=True):
-            p.data = other
-        return model(tokens.clone())
-    finally:
-        for p, data in own:
-            p.data = data
+    """What a model of any kind (scripted, traced) says with these numbers in its parameters."""
+    for p, data in zip(model.parameters(), numbers, strict=True):
+        p.data = data
+    return model(tokens.clone())
 
 
 def share(a, b) -> float:
@@ -117,66 +109,58 @@ def describe(model, tokens, logits) -> Described:
     """What the wrong answers look like."""
     said, backwards = logits.argmax(dim=-1), tokens.flip(1)
     places = (said == backwards).double().mean(0)
-    first, second = places.view(2, -1).mean(1).tolist()
-    accuracy, wrong = places.mean().item(), (places < 0.5).nonzero().flatten().tolist()
+    accuracy, order = f": accuracy {places.mean().item():.2f}", torch.arange(LENGTH).roll(5)
     looks = {
-        "it says the sequence forwards": share(said, tokens),
-        "it is one place late": share(said, backwards.roll(1, 1)),
-        "it is one place early": share(said, backwards.roll(-1, 1)),
-        "it is backwards in the alphabet, not in time": share(said, VOCAB - 1 - tokens),
-        "it says the tokens sorted": share(said, tokens.sort(dim=1).values),
-        "it says the same token everywhere": share(said, said[:1, :1]),
-        "only the second half is right": second * (first < 0.5),
-        "only the first half is right": first * (second < 0.5),
+        "it says the sequence forwards": tokens,
+        "it is one place late": backwards.roll(1, 1),
+        "it is one place early": backwards.roll(-1, 1),
+        "it is backwards in the alphabet, not in time": VOCAB - 1 - tokens,
+        "it says the tokens sorted": tokens.sort(dim=1).values,
+        "it says the same token everywhere": said[:1, :1],
     }
-    name, fits = max(looks.items(), key=lambda item: item[1])
-    order = torch.arange(LENGTH).roll(5)
-    if fits > 0.9:
-        return Described(f"{name}: accuracy {accuracy:.2f}")
+    for words, other in looks.items():
+        if share(said, other) > 0.9:
+            return Described(words + accuracy)
     if torch.allclose(model(tokens[:, order]), logits[:, order], rtol=1e-4, atol=1e-5):
-        return Described(f"it does not know the positions: accuracy {accuracy:.2f}")
+        return Described(f"it does not know the positions{accuracy}")
+    first, second = places.view(2, -1).mean(1)
+    if second > 0.9 > 0.5 > first:
+        return Described(f"only the second half is right{accuracy}")
+    wrong = (places < 0.5).nonzero().flatten().tolist()
     if 0 < len(wrong) < LENGTH and all(x > 0.9 or k in wrong for k, x in enumerate(places)):
         return Described(f"most is right, but some positions never are: {wrong}")
-    words = "it does little more than guess" if accuracy < 0.2 else "it is not there yet"
-    return Described(f"{words}: accuracy {accuracy:.2f}")
+    words = "it does little more than guess" if places.mean() < 0.2 else "it is not there yet"
+    return Described(words + accuracy)
 
 
 WIDTH = VOCAB + LENGTH + VOCAB  # token, position, and room for the token that attention brings
 
 
-class Attend(nn.MultiheadAttention):
-    """Self-attention, called as nn.TransformerEncoderLayer is."""
-
-    def forward(self, x, mask=None):
-        return super().forward(x, x, x, attn_mask=mask, need_weights=False)[0]
-
-
 class Attention(nn.Module):
     """Embeddings and a layer of torch; weights set by hand, so that the check stays quick."""
 
-    def __init__(self, layer=Attend, num_heads=1, mask=None, positions=1.0, **options):
+    def __init__(self, layer=nn.MultiheadAttention, heads=1, mask=None, positions=1.0, **options):
         super().__init__()
         self.token, self.position = nn.Embedding(VOCAB, WIDTH), nn.Embedding(LENGTH, WIDTH)
-        self.layer = layer(WIDTH, num_heads, **{"batch_first": True} | options)
-        self.logits = nn.Linear(WIDTH, VOCAB)
-        self.mask = mask
-        attention = getattr(self.layer, "self_attn", self.layer)
+        self.layer = layer(WIDTH, heads, **{"batch_first": True} | options)
+        self.logits, self.mask = nn.Linear(WIDTH, VOCAB), mask
         tokens, places = slice(VOCAB), slice(VOCAB, VOCAB + LENGTH)
-        with torch.no_grad():
-            for name, p in self.named_parameters():
-                if "norm" not in name:
-                    p.zero_()
-            self.token.weight[:, tokens] = self.logits.weight[:, -VOCAB:] = torch.eye(VOCAB)
-            self.position.weight[:, places] = positions * torch.eye(LENGTH)
-            q, k, v = attention.in_proj_weight.view(3, WIDTH, WIDTH)
-            for h in range(0, WIDTH, WIDTH // num_heads):
-                q[h : h + LENGTH, places] = 99 * torch.eye(LENGTH).flip(1)
-                k[h : h + LENGTH, places] = torch.eye(LENGTH)
-            v[-VOCAB:, tokens] = torch.eye(VOCAB)
-            attention.out_proj.weight.copy_(torch.eye(WIDTH))
+        attention = getattr(self.layer, "self_attn", self.layer)
+        for name, p in self.named_parameters():
+            p.data *= "norm" in name
+        self.token.weight.data[:, tokens] = self.logits.weight.data[:, -VOCAB:] = torch.eye(VOCAB)
+        self.position.weight.data[:, places] = positions * torch.eye(LENGTH)
+        q, k, v = attention.in_proj_weight.data.view(3, WIDTH, WIDTH)
+        for h in range(0, WIDTH, WIDTH // heads):
+            q[h : h + LENGTH, places] = 99 * torch.eye(LENGTH).flip(1)
+            k[h : h + LENGTH, places] = torch.eye(LENGTH)
+        v[-VOCAB:, tokens] = torch.eye(VOCAB)
+        attention.out_proj.weight.data = torch.eye(WIDTH)
 
     def forward(self, tokens):
-        return self.logits(self.layer(self.token(tokens) + self.position.weight, self.mask))
+        x = self.token(tokens) + self.position.weight
+        alone = isinstance(self.layer, nn.MultiheadAttention)
+        return self.logits(self.layer(x, x, x, attn_mask=self.mask)[0] if alone else self.layer(x))
 
 
 class OwnAttention(nn.Module):
@@ -216,86 +200,71 @@ def moves(matrix=MIRROR, change=lambda logits: logits, before=lambda tokens: tok
     return Forward(lambda t, places: change(places @ one_hot(before(t))), 9.0 * matrix)
 
 
-def scripted(model):
-    """The model as torch.jit.script makes it; newer versions of torch warn about it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return torch.jit.script(model)
-
-
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # newer versions of torch warn
+    compiled = torch.jit.script(OwnAttention())
 ACCEPTED = Accepted(
     multihead_attention_of_torch=Attention(),
-    two_heads=Attention(num_heads=2),
+    two_heads=Attention(heads=2),
     transformer_encoder_layer=Attention(nn.TransformerEncoderLayer, dim_feedforward=8),
     own_attention_with_probabilities=OwnAttention(),
     double_precision=Attention().double(),
-    compiled_by_script=scripted(OwnAttention()),
+    compiled_by_script=compiled,
     a_matrix_over_positions=moves(),
 )
 
+LATER = nn.Transformer.generate_square_subsequent_mask(LENGTH)
 GUESSES = torch.rand(LENGTH, VOCAB, VOCAB, generator=torch.Generator().manual_seed(3))
 MISTAKES = Mistakes(Mistake(says, model) for says, model in (
-    ("It is untrained, or it knows a fixed set of sequences by heart. Draw a new batch in every "
-     "step, and look at the loss: guessing costs log(20) = 3.00.",
-     Forward(lambda t, table: table[torch.arange(LENGTH), t], GUESSES)),
-    ("It learned, but not enough: train longer, or with another learning rate.",
-     moves(change=lambda x: torch.where((x.argmax(-1) % 4 == 0)[..., None], x.roll(1, -1), x))),
-    ("Some positions are never right, the others always: look for a slice or an index that leaves them out.",
-     moves(change=lambda x: torch.cat([x[:, :-1], x[:, -1:].roll(1, -1)], dim=1))),
-    ("It sorts the tokens; the target is the sequence backwards: tokens.flip(1).",
-     Forward(lambda t, table: one_hot(t.sort(dim=1).values) @ table, torch.eye(VOCAB))),
-    ("It copies the sequence as it is; the target of position i is token 11 - i: tokens.flip(1).",
-     moves(torch.eye(LENGTH))),
-    ("The target was one place late: compare with tokens.flip(1), without a shift.",
-     moves(MIRROR.roll(1, 0))),
-    ("The target was one place early: compare with tokens.flip(1), without a shift.",
-     moves(MIRROR.roll(-1, 0))),
-    ("It reverses the alphabet (19 - token), not the order.",
-     Forward(lambda t, places: places @ one_hot(VOCAB - 1 - t), torch.eye(LENGTH))),
-    ("It says one token everywhere. Has the loss become NaN, or do the logits ignore the input?",
-     moves(change=torch.zeros_like)),
-    ("A causal mask hides what comes later, so the first half of the answer cannot be known.",
-     Attention(mask=nn.Transformer.generate_square_subsequent_mask(LENGTH))),
-    ("It knows no positions: without position embeddings, attention cannot tell the order.",
-     Attention(positions=0.0)),
-    ("The batch is read as the sequence: nn.MultiheadAttention needs batch_first=True.",
-     Attention(batch_first=False)),
-    ("It returns tokens; return logits of shape (batch, 12, 20).", moves(change=lambda x: x.argmax(-1))),
-    ("The logits are (batch, vocabulary, position); that order is for cross_entropy only.",
-     moves(change=lambda x: x.transpose(1, 2))),
-    ("Only one position is answered; return logits for all 12.", moves(change=lambda x: x[:, -1])),
-    ("Logits and weights come out together; return the logits alone.", moves(change=lambda x: (x, None))),
-    ("Positions and vocabulary are flattened; return logits of shape (batch, 12, 20).",
-     moves(change=lambda x: x.flatten(1))),
-    ("The size of the training batch is built in; take it from tokens.",
-     moves(before=lambda t: t.view(128, LENGTH))),
-    ("The model has more than 20,000 parameters. Attention needs few: share them over positions.",
-     Forward(lambda t, w: (one_hot(t).flatten(1) @ w.T).unflatten(1, (LENGTH, VOCAB)),
-             torch.kron(MIRROR, torch.eye(VOCAB)))),
-    ("The answer is written into forward, or it sits where model.parameters() does not see it, "
-     "such as in a plain list.", Forward(lambda t: 9.0 * MIRROR @ one_hot(t))),
-    ("The answer is written into forward; a parameter only scales it.",
-     Forward(lambda t, scale: scale * one_hot(t.flip(1)), torch.ones(()))),
-    ("forward puts the tokens in order by hand, with a flip, an index or a fixed matrix; attention should "
-     "learn where to look.", Forward(lambda t, table: table[t.flip(1)], torch.eye(VOCAB))),
-    ("Some logits are not finite; the training has diverged.",
-     moves(change=lambda x: x.masked_fill(x == 0, -torch.inf))),
-    ("forward changes the tokens of its caller in place.",
-     moves(before=lambda t: t.clamp_(max=VOCAB - 2))),
-    ("This is the class; check an instance: check(..., model).", Attention),
+    ("This is the class; check an instance.", Attention),
     ("This is a function; wrap it in a torch.nn.Module with parameters.", one_hot),
+    ("A causal mask hides the end, where the answer starts.", Attention(mask=LATER)),
+    ("It knows no positions: without embeddings of them attention sees no order.", Attention(positions=0.0)),
+    ("The batch is read as the sequence; set batch_first=True.", Attention(batch_first=False)),
+    ("It copies the sequence as it is; the target is tokens.flip(1).", moves(torch.eye(LENGTH))),
+    ("It reverses the alphabet (19 - token), not the order.",
+     moves(torch.eye(LENGTH), before=lambda t: VOCAB - 1 - t)),
+    ("The target was one place late: compare with tokens.flip(1), without a shift.", moves(MIRROR.roll(1, 0))),
+    ("The target was one place early: compare with tokens.flip(1), without a shift.", moves(MIRROR.roll(-1, 0))),
+    ("The batch of the training is built in; read it from tokens.", moves(before=lambda t: t.view(128, LENGTH))),
+    ("forward changes the tokens of its caller in place.", moves(before=lambda t: t.clamp_(max=VOCAB - 2))),
+    *((says, moves(change=change)) for says, change in (
+        ("It learned, but not enough: train longer, or with another learning rate.",
+         lambda x: torch.where((x.argmax(-1) % 4 == 0)[..., None], x.roll(1, -1), x)),
+        ("Some positions are never right, the others always: a slice or an index leaves them out.",
+         lambda x: torch.cat([x[:, :-1], x[:, -1:].roll(1, -1)], dim=1)),
+        ("It says one token everywhere. Is the loss NaN, or do the logits ignore the input?", torch.zeros_like),
+        ("It returns tokens; return logits of shape (batch, 12, 20).", lambda x: x.argmax(-1)),
+        ("The logits are (batch, vocabulary, position), as for cross_entropy.", lambda x: x.transpose(1, 2)),
+        ("Only one position is answered; return logits for all 12.", lambda x: x[:, -1]),
+        ("Logits and weights come out together; return the logits alone.", lambda x: (x, None)),
+        ("Positions and vocabulary are flattened; return (batch, 12, 20).", lambda x: x.flatten(1)),
+        ("Some logits are not finite; the training has diverged.", lambda x: x.masked_fill(x == 0, -torch.inf)),
+    )),
+    *((says, Forward(function, *parameters)) for says, function, *parameters in (
+        ("It is untrained, or it knows some sequences by heart: draw a new batch in every step. Guessing has "
+         "a loss of log(20) = 3.00.", lambda t, table: table[torch.arange(LENGTH), t], GUESSES),
+        ("It sorts the tokens; the target is tokens.flip(1).",
+         lambda t, table: one_hot(t.sort(dim=1).values) @ table, torch.eye(VOCAB)),
+        ("The model has more than 20,000 parameters; share them over positions.",
+         lambda t, w: (one_hot(t).flatten(1) @ w).view(-1, LENGTH, VOCAB), torch.kron(MIRROR, torch.eye(VOCAB))),
+        ("The answer is written into forward, or it sits where model.parameters() does not see it.",
+         lambda t: 9.0 * MIRROR @ one_hot(t)),
+        ("The answer is written into forward; a parameter only scales it.",
+         lambda t, scale: scale * one_hot(t.flip(1)), torch.ones(())),
+        ("forward orders the tokens by hand, with a flip, an index or a fixed matrix; attention should learn it.",
+         lambda t, table: table[t.flip(1)], torch.eye(VOCAB)),
+    )),
 ))  # fmt: skip
 
 EXERCISE = Exercise(
     name="train_reversal", answer="model", title="Train a model to read backwards", kind="Train",
     points=3, difficulty=3, minutes=25, needs="section 'What the heads learned' of chapter 3",
     judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Which token is asked for depends on the position only: the model needs embeddings for "
-        "tokens and for positions, and one attention layer without a mask.",
-        "x = token(tokens) + position(torch.arange(12)); x = x + attention(norm(x), norm(x), "
-        "norm(x)); logits = linear(norm2(x)). Use nn.MultiheadAttention(32, 1, batch_first=True).",
-        "Adam with lr=3e-3, 300 steps: tokens = torch.randint(20, (128, 12)); loss = cross_entropy("
-        "model(tokens).flatten(0, 1), tokens.flip(1).flatten()).",
-    ),
+    hints=("The position alone says which token is asked for: the model needs embeddings for tokens and for "
+           "positions, and one attention layer without a mask.",
+           "x = token(tokens) + position(torch.arange(12)); x = x + attention(norm(x), norm(x), norm(x)); "
+           "logits = linear(norm2(x)). Use nn.MultiheadAttention(32, 1, batch_first=True).",
+           "Adam with lr=3e-3, 300 steps: tokens = torch.randint(20, (128, 12)); "
+           "loss = cross_entropy(model(tokens).flatten(0, 1), tokens.flip(1).flatten())."),
 )  # fmt: skip

@@ -25,17 +25,14 @@ def factors() -> list[float]:
 
 
 ACCEPTED = Accepted(
-    a_tuple=(8, 16 / 9, 1, 1),
-    a_rounded_list=[8.0, 1.78, 1.0, 1.0],
-    a_tensor=torch.tensor([8, 4 / (2 * (1 + 1 / 8)), 1, 1]),
-    counted=tuple(factors()),
-)
+    a_tuple=(8, 16 / 9, 1, 1), a_rounded_list=[8.0, 1.78, 1.0, 1.0],
+    a_tensor=torch.tensor([8, 4 / (2 * (1 + 1 / 8)), 1, 1]), counted=tuple(factors()),
+)  # fmt: skip
 
 MISTAKES = Mistakes(
     Mistake(says, numbers) for says, numbers in (
         ("Not everything shrinks by the number of heads: only the cache does.", (8, 8, 8, 8)),
-        ("The query and the output projection keep their width, so the parameters shrink by less than 2.",
-         (8, 8, 1, 1)),
+        ("Query and output projection keep their width, so the parameters shrink by less than 2.", (8, 8, 1, 1)),
         ("The parameters become 2 D^2 (1 + 1/8), not 3 D^2.", (8, 4 / 3, 1, 1)),
         ("The parameters become 2 D^2 (1 + 1/8); the two thin projections do not vanish.", (8, 2, 1, 1)),
         ("Only one thin projection is counted; key and value have one each.", (8, 4 / (2 + 1 / 8), 1, 1)),
@@ -47,13 +44,11 @@ MISTAKES = Mistakes(
         ("Each of the 8 query heads still has its own table of scores.", (8, 16 / 9, 1, 8)),
         ("Each of the 8 query heads still scores every key and keeps its own table: FLOPs and scores stay.",
          (8, 16 / 9, 8, 8)),
-        ("Keys and values both shrink by 8; together they shrink by 8 as well, not by 16 or 64.",
-         (16, 16 / 9, 1, 1)),
+        ("Keys and values both shrink by 8; together they shrink by 8 as well, not by 16.", (16, 16 / 9, 1, 1)),
         ("Keys and values both shrink by 8; their factors do not multiply.", (64, 16 / 9, 1, 1)),
         ("The cache holds keys and values of 1 head instead of 8.", (1, 16 / 9, 1, 1)),
         ("Keys and values of the cache both shrink by 8, not only one of them.", (16 / 9, 16 / 9, 1, 1)),
-        ("This is multi-query divided by multi-head; the question is how many times smaller.",
-         (1 / 8, 9 / 16, 1, 1)),
+        ("This is multi-query divided by multi-head; the other way round is asked.", (1 / 8, 9 / 16, 1, 1)),
         ("The parameters are turned around: divide multi-head by multi-query.", (8, 9 / 16, 1, 1)),
         ("A number that stays has factor 1, not 0.", (8, 16 / 9, 0, 0)),
         ("This is the part that is saved; the question is how many times smaller.", (7 / 8, 7 / 16, 0, 0)),
