@@ -21,6 +21,12 @@ WIDTHS = {"phone": 390, "desktop": 1280}
 
 pytestmark = pytest.mark.browser
 
+
+def depends(item) -> list[Path]:
+    """A page passes as long as it and what all pages share stay the same."""
+    page = getattr(item, "callspec", None)
+    return [HTML / page.params["path"] if page else HTML, HTML / "_static"]
+
 FORMULA_PROBLEMS = """() => [
   ...[...document.querySelectorAll('mjx-merror, [data-mjx-error], mjx-container [style*="red"]')]
     .map(e => 'error in ' + (e.closest('mjx-container').parentElement.textContent || e.outerHTML)),
@@ -28,12 +34,19 @@ FORMULA_PROBLEMS = """() => [
     .filter(e => !e.querySelector('mjx-container')).map(e => 'not typeset: ' + e.textContent)]"""
 
 # axe would fetch the style sheets once more, and look for their imports in the wrong folder.
-# Contrast is most of its time, and colours do not change with the width: once a theme is enough.
-AXE = """contrast => axe.run(document, {resultTypes: ['violations'], preload: false,
-    rules: {'color-contrast': {enabled: contrast}}}).then(r => r.violations
+# Contrast is most of its time. Colours do not change with the width, nor all else with the theme.
+AXE = """only => axe.run(document, {resultTypes: ['violations'], preload: false, ...only}).then(r => r.violations
   .filter(v => ['serious', 'critical'].includes(v.impact))
   .map(v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).join(', ')))"""
 
+
+CONTRAST = {"runOnly": ["color-contrast"]}
+STRUCTURE = {"rules": {"color-contrast": {"enabled": False}}}
+RULES = {
+    ("light", "phone"): (CONTRAST, STRUCTURE),
+    ("light", "desktop"): (STRUCTURE,),
+    ("dark", "phone"): (CONTRAST,),
+}
 
 RAW_LIMIT, GZIP_LIMIT = 2_500_000, 900_000
 
@@ -151,9 +164,8 @@ def test_page(path, tabs, axe):
         tab.check_weight()
         for name, width in WIDTHS.items():
             page.set_viewport_size({"width": width, "height": 900})
-            tab.problems += [
-                f"{name}, {violation}" for violation in page.evaluate(AXE, name == "phone")
-            ]
+            for only in RULES.get((theme, name), ()):
+                tab.problems += [f"{name}, {violation}" for violation in page.evaluate(AXE, only)]
             needed = page.evaluate("document.documentElement.scrollWidth")
             if needed > width:
                 tab.report(f"{name}: scrolls sideways, {needed} px in {width}")

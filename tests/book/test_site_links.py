@@ -34,6 +34,11 @@ NOT_ICONS = {"fa-solid", "fa-brands", "fa-regular", "fa-lg", "fa-fw"}
 CSS_URL = re.compile(r"""url\(\s*['"]?([^'")]+)|@import\s+['"]([^'"]+)""")
 
 
+def depends(item) -> list[Path]:
+    """The built site, and what it was built from."""
+    return [HTML, ROOT]
+
+
 class Page(HTMLParser):
     """What a page offers (ids), points to (links), loads, and shows (images)."""
 

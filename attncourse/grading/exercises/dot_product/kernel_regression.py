@@ -116,5 +116,5 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Three steps: squared distances (n, m), weights (n, m) that sum to 1 in each row, mix.",
            "query[:, None] - keys has shape (n, m, d). Square it and sum over the last axis.",
-           "The weights are torch.softmax(-squared / (2 * bandwidth**2), dim=-1); exp alone is 0 for far queries."),
+           "The weights are torch.softmax(-squared / (2 * bandwidth**2), dim=-1); exp alone is 0 far away."),
 )  # fmt: skip

@@ -78,17 +78,17 @@ def caches(right: Recipe) -> Found:
         ("The old cache is returned; the new keys and values belong into it.",
          lambda o, w, s, x: (o, x.key[:, :, : -x.query.size(2)], x.value[:, :, : -x.query.size(2)])),
         ("Only the output is returned; return (output, keys, values).", lambda o, w, s, x: o),
-        ("The keys are returned twice; return (output, keys, values).", lambda o, w, s, x: (o, x.key, x.key)),
         ("The order is (output, values, keys); return the keys first.", lambda o, w, s, x: (o, x.value, x.key)),
         ("Only the last new token asks; each of them does.", lambda o, w, s, x: (o[:, :, -1:], x.key, x.value)),
     ):  # fmt: skip
         yield says, says, {"answer": answer}
-    says = "The cached keys and values are detached; gradients must flow to all five inputs."
-    yield says, says, {"given": lambda *x: right.given(*x[:3], *(past.detach() for past in x[3:]))}
+    for what, end in (("keys", 4), ("keys and values", 5)):
+        says = f"The cached {what} are detached; gradients must flow to all five inputs."
+        yield says, says, {"given": lambda *x, end=end: right.given(
+            *x[:3], *(past.detach() for past in x[3:end]), *x[end:])}  # fmt: skip
 
 
-WITHOUT = "bottom right", "mask unused"  # right here, and the same as "not causal"
-FAMILIES = *ATTENTION, masks, rules, in_place, caches
+FAMILIES, WITHOUT = (*ATTENTION, masks, rules, in_place, caches), ("bottom right", "mask unused")
 MISTAKES = Mistakes(mistakes_of(RIGHT, *FAMILIES, without=WITHOUT))
 MISTAKES += [RIGHT.but(says, rule=rule) for says, rule in (
     ("A single query needs no mask, but behind a cache a longer chunk gets one that is aligned to the first key.",
@@ -116,5 +116,5 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Join the past and the new keys along the sequence, and the values. Then it is attention with a mask.",
            "Query i stands at position past + i, where past is past_key.size(2).",
-           "visible = torch.ones(n, m, dtype=torch.bool).tril(m - n); fill the others with -inf; return all three."),
+           "visible = torch.ones(n, m, dtype=torch.bool).tril(m - n); fill others with -inf; return all three."),
 )  # fmt: skip

@@ -1,7 +1,5 @@
 """Exercise rotate_cached_keys: rotary positions that restart behind the cache, repaired."""
 
-from functools import partial
-
 import torch
 import torch.nn.functional as F
 
@@ -33,6 +31,7 @@ CALLS = (  # what is special, b h n p d e, how loud
     ("large scores", (1, 2, 4, 3, 8, 6), 144),
     ("scores of both signs, very large", (1, 2, 5, 0, 4, 6), opposite),
 )
+start = torch.add  # token i of a chunk stands behind the past
 
 
 def rotary(x, positions):
@@ -45,10 +44,6 @@ def complex_numbers(x, positions):
     angles = positions[:, None] * 1e4 ** (-torch.arange(0, x.size(-1), 2).double() / x.size(-1))
     pairs = torch.complex(*x.double().chunk(2, dim=-1)) * torch.exp(1j * angles)
     return torch.cat([pairs.real, pairs.imag], dim=-1).float()
-
-
-def start(i, p):
-    return i + p
 
 
 def turned(query_at=start, key_at=start, past_at=lambda j: 0 * j, turn=rotary):
@@ -93,8 +88,7 @@ MISTAKES = Mistakes(mistakes_of(RIGHT, *FAMILIES, without=WITHOUT))
 MISTAKES += [RIGHT.but(says, given=turned(query_at, key_at)) for says, query_at, key_at in (
     ("The new keys still start at 0; they stand behind the cache, too.", start, lambda i, p: i),
     ("The queries still start at 0; they stand behind the cache, too.", lambda i, p: i, start),
-    ("The queries start behind the new tokens, at m; query and key of a token stand at one position.",
-     lambda i, p: i + p + len(i), start),
+    ("The queries start behind the new tokens, not behind the past.", lambda i, p: i + p + len(i), start),
 )] + [RIGHT.but(says, given=turned(at, at)) for says, at in (
     ("Positions still start at 0 behind the cache, as found: add past_key.size(2).", lambda i, p: i),
     ("Neither queries nor new keys are turned.", lambda i, p: 0 * i),
@@ -111,8 +105,7 @@ MISTAKES += [RIGHT.but(says, given=turned(query_at, key_at)) for says, query_at,
     ("The cached keys are turned again; they came in turned.", {"given": turned(past_at=lambda j: j)}),
     ("All keys are turned after the join and the unturned new ones are returned, so the past turns again.",
      {"given": turned(past_at=lambda j: j), "answer": lambda o, w, s, x: (o, x.rest, x.value)}),
-    ("The output is right, but the new keys are returned unturned; cache them turned.",
-     {"answer": lambda o, w, s, x: (o, x.rest, x.value)}),
+    ("New keys are returned unturned; cache them turned.", {"answer": lambda o, w, s, x: (o, x.rest, x.value)}),
     ("The values are turned, too; positions belong into queries and keys only.", {"given": lambda q, k, v, *past:
      turned()(q, k, rotary(v, start(torch.arange(v.size(2)), past[0].size(2))), *past)}),
 )]  # fmt: skip
@@ -120,7 +113,7 @@ MISTAKES += [RIGHT.but(says, given=turned(query_at, key_at)) for says, query_at,
 EXERCISE = Exercise(
     name="rotate_cached_keys", answer="step", title="Positions that restart", kind="Repair",
     points=2, difficulty=2, minutes=10, needs="section 'Positions with a cache' of chapter 4",
-    judge=Calls(definition, partial(cases, calls=CALLS)), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Calls(definition, lambda seed: cases(seed, CALLS)), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Which position does the first new token have when 5 tokens are cached?",
            "The cached keys were turned by 0, 1, ..., past - 1. They stay as they are.",
            "past = past_key.size(2); positions = torch.arange(past, past + query.size(2)), for query and key."),
