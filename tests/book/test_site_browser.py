@@ -27,6 +27,7 @@ def depends(item) -> list[Path]:
     page = getattr(item, "callspec", None)
     return [HTML / page.params["path"] if page else HTML, HTML / "_static"]
 
+
 FORMULA_PROBLEMS = """() => [
   ...[...document.querySelectorAll('mjx-merror, [data-mjx-error], mjx-container [style*="red"]')]
     .map(e => 'error in ' + (e.closest('mjx-container').parentElement.textContent || e.outerHTML)),
