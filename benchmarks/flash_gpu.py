@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from gpu_apart import apart, in_short, stripes  # noqa: E402
 from gpu_check import DTYPES, QUICK, SHAPES, check  # noqa: E402
-from gpu_race import KEY_LENGTHS, LENGTHS, OURS, RIVALS, cases, race  # noqa: E402
+from gpu_speed import KEY_LENGTHS, LENGTHS, OURS, RIVALS, cases, race  # noqa: E402
 from gpu_sweep import compiled, sweep, trials  # noqa: E402
 from gpu_tables import tables  # noqa: E402
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 from gpu_apart import in_short
-from gpu_race import HEAD_DIMS, Case, milliseconds, must_agree, tensors
+from gpu_speed import HEAD_DIMS, Case, milliseconds, must_agree, tensors
 
 from attncourse.variants.flash.tiles import Tile, tiles_for
 

@@ -1,7 +1,7 @@
 """From single measurements to the tables that the book shows."""
 
 from gpu_check import DTYPES, SHAPES
-from gpu_race import CANDIDATES, KEY_LENGTHS, Case
+from gpu_speed import CANDIDATES, KEY_LENGTHS, Case
 from gpu_sweep import LENGTH, SETTINGS
 
 # What we hope for: (pass, ours, theirs, the least speed relative to theirs at each head_dim).

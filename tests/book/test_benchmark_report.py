@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
 flash_gpu = importlib.import_module("flash_gpu")
 gpu_apart = importlib.import_module("gpu_apart")
-gpu_race = importlib.import_module("gpu_race")
+gpu_speed = importlib.import_module("gpu_speed")
 gpu_tables = importlib.import_module("gpu_tables")
-Case = gpu_race.Case
+Case = gpu_speed.Case
 
 SPEC = importlib.util.spec_from_file_location("measured", ROOT / "chapters/_ext/measured.py")
 measured = importlib.util.module_from_spec(SPEC)
@@ -183,7 +183,7 @@ def play(monkeypatch, report, verdict, *arguments, broken="") -> list[tuple]:
 
 
 def test_all_parts_run_and_a_right_backend_has_no_failure(monkeypatch, report):
-    assert play(monkeypatch, report, 1.0) == ["triton", *gpu_race.RIVALS, "tiles"]
+    assert play(monkeypatch, report, 1.0) == ["triton", *gpu_speed.RIVALS, "tiles"]
     assert report.failures == []
     kept = json.loads(report.path.read_text(encoding="utf-8"))["tables"]
     assert len(kept["correctness"]["rows"]) == len(flash_gpu.SHAPES)
@@ -197,14 +197,14 @@ def test_parts_can_be_chosen(monkeypatch, report):
 
 
 def test_a_wrong_backend_is_not_timed_but_the_others_are(monkeypatch, report):
-    assert play(monkeypatch, report, "wrong: dq 3") == list(gpu_race.RIVALS)
+    assert play(monkeypatch, report, "wrong: dq 3") == list(gpu_speed.RIVALS)
     assert report.failures[-1] == "triton: not shown to be right"
     assert "wrong: dq 3" in report.failures[0]
 
 
 def test_a_wrong_backend_is_timed_on_request(monkeypatch, report):
     timed = play(monkeypatch, report, "wrong: dq 3", "--even-if-wrong")
-    assert timed == ["triton", *gpu_race.RIVALS, "tiles"]
+    assert timed == ["triton", *gpu_speed.RIVALS, "tiles"]
     assert report.failures
 
 

@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
 flash = importlib.import_module("flash")
 gpu_check = importlib.import_module("gpu_check")
-gpu_race = importlib.import_module("gpu_race")
+gpu_speed = importlib.import_module("gpu_speed")
 gpu_sweep = importlib.import_module("gpu_sweep")
-Case, Shape, Trial = gpu_race.Case, gpu_check.Shape, gpu_sweep.Trial
+Case, Shape, Trial = gpu_speed.Case, gpu_check.Shape, gpu_sweep.Trial
 
 SMALL = Shape("odd lengths", 1, 2, 1, 19, 33, 16, 16, True, 14)
 EMPTY = Shape("70 empty rows", 1, 2, 2, 24, 17, 16, 32, True, -9)
@@ -152,7 +152,7 @@ def race(names, **options):
     case = Case(16, True, 32, tokens=64, width=32)
     clock = {"timer": lambda function: (function(), 2.0)[1], "meter": lambda function: 3.0}
     return case, dict(
-        gpu_race.race(names, [case], **clock | options, device="cpu", dtype=torch.float32)
+        gpu_speed.race(names, [case], **clock | options, device="cpu", dtype=torch.float32)
     )
 
 
@@ -169,16 +169,16 @@ def test_another_computation_is_not_timed(monkeypatch):
     def full(case):
         return lambda *qkv: torch.nn.functional.scaled_dot_product_attention(*qkv)
 
-    monkeypatch.setitem(gpu_race.CANDIDATES, "MATH", full)
+    monkeypatch.setitem(gpu_speed.CANDIDATES, "MATH", full)
     case, cells = race(["MATH"])
     assert list(cells) == [("failed", case, "MATH")]
 
 
 def test_the_work_is_the_same_at_every_width_and_grows_with_the_length():
-    for case in gpu_race.cases():
+    for case in gpu_speed.cases():
         b, h, n, d = case.shape
         assert (b * n, h * d) == (16384, 2048)
-    assert len(gpu_race.cases()) == 20
+    assert len(gpu_speed.cases()) == 20
     assert Case(64, False, 1024).flops() == 4 * 16 * 32 * 1024 * 1024 * 64
     assert Case(64, True, 1024).flops("backward") == 1.25 * Case(64, False, 1024).flops()
 

@@ -6,8 +6,8 @@ import torch
 from attncourse.grading.answer import LocalAnswer, as_answer
 from attncourse.grading.diagnosis import Diagnosis, Mistake, pairs_of
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes, expected_of
-from attncourse.grading.families import ATTENTION, masks, mistakes_of, rules, weights
 from attncourse.grading.inputs import sized_cases
+from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, rules, weights
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe
 

@@ -6,8 +6,8 @@ import torch
 from torch.nn.functional import one_hot
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.families import exponentials, gradients, mistakes_of, mixes, softmaxes
 from attncourse.grading.inputs import sized_cases
+from attncourse.grading.mistakes import exponentials, gradients, mistakes_of, mixes, softmaxes
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe
 

@@ -4,7 +4,7 @@ import torch
 from torch import diag_embed
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.families import exponentials, mistakes_of, softmaxes
+from attncourse.grading.mistakes import exponentials, mistakes_of, softmaxes
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe
 

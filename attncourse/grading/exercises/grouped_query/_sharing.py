@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from attncourse import spec
-from attncourse.grading.families import Found
 from attncourse.grading.inputs import alternating, sized_cases
+from attncourse.grading.mistakes import Found
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe, triangle
 

@@ -16,9 +16,9 @@ from attncourse.grading.exercises.grouped_query._sharing import (
     sharing,
     unasked,
 )
-from attncourse.grading.families import ATTENTION, in_place, mistakes_of
 from attncourse.grading.inputs import normal
 from attncourse.grading.memory_judge import Budget, MemoryLimited
+from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of
 from attncourse.grading.recipe import Given, Recipe
 
 

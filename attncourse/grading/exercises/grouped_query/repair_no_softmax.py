@@ -15,7 +15,7 @@ from attncourse.grading.exercises.grouped_query._sharing import (
     sharing,
     unasked,
 )
-from attncourse.grading.families import ATTENTION, in_place, mistakes_of
+from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of
 from attncourse.grading.recipe import Recipe
 
 RIGHT = Recipe(given, answer=lambda output, *made: output, width="d")

@@ -5,7 +5,7 @@ import torch
 from attncourse import spec
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.families import rules
+from attncourse.grading.mistakes import rules
 from attncourse.grading.observe import Case
 
 

@@ -7,7 +7,7 @@ from attncourse import spec
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
 from attncourse.grading.exercises.kv_cache import chunked_decode
 from attncourse.grading.exercises.kv_cache.chunked_decode import FAMILIES, WITHOUT, cases, join
-from attncourse.grading.families import mistakes_of
+from attncourse.grading.mistakes import mistakes_of
 from attncourse.grading.recipe import Given, Recipe
 
 

@@ -8,7 +8,7 @@ import torch
 from attncourse import spec
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.families import mistakes_of, rules
+from attncourse.grading.mistakes import mistakes_of, rules
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe, triangle
 

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.families import mistakes_of, rules
+from attncourse.grading.mistakes import mistakes_of, rules
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe, triangle
 

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from attncourse import spec
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.families import ATTENTION, in_place, masks, mistakes_of, softmaxes, weights
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
+from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of, softmaxes, weights
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe, hide
 
@@ -94,6 +94,8 @@ MISTAKES += [RIGHT.but(says, **steps, finish=late if name.startswith("filled wit
 MISTAKES += [RIGHT.but(says, **{"finish": unchanged, **steps}) for says, steps in (
     ("The mask is read the other way round; True = may attend.",
      {"given": lambda q, k, v, mask: Given(q, k, v, ~mask), "finish": zeroed}),
+    ("Axes of size 1 are squeezed away; keep all of them.",
+     {"finish": zeroed, "answer": lambda o, w, s, x: (o.squeeze(), w.squeeze())}),
     ("An empty row is still NaN: the softmax of minus infinities is 0 / 0.", {"mask": hide}),
     ("An empty row is still NaN: the softmax of minus infinities is 0 / 0.", {"mask": added}),
     ("Minus infinity is added, and the softmax sees the empty row: its gradient is NaN.",
@@ -103,8 +105,7 @@ MISTAKES += [RIGHT.but(says, **{"finish": unchanged, **steps}) for says, steps i
     ("Output and weights are repaired after the mix: the NaN stays in the graph, and the gradient is NaN.",
      {"mask": hide, "answer": lambda o, w, s, x: (o.nan_to_num(), w.nan_to_num())}),
     ("An empty row gives equal weights to all keys, as it does after a large negative number.", {}),
-    ("The output of an empty row is 0, but its weights are still equal shares.",
-     {"answer": lambda o, w, s, x: (zeroed(o, x), w)}),
+    ("The output of an empty row is 0, its weights are equal.", {"answer": lambda o, w, s, x: (zeroed(o, x), w)}),
     ("Every row with a hidden key is set to 0; only rows without any visible key are empty.",
      {"finish": lambda w, x: w * x.visible.all(-1, keepdim=True)}),
     ("Emptiness is looked for along the queries (dim=-2); a row runs along the keys (dim=-1).",
@@ -115,9 +116,8 @@ MISTAKES += [RIGHT.but(says, **{"finish": unchanged, **steps}) for says, steps i
         ("An empty row ignores the mask and reads every key; it must read nothing.", torch.ones_like))),
     ("The mask comes after the softmax, and an empty row is divided by its sum: 0 / 0.",
      {"mask": unchanged, "finish": lambda w, x: ratio(late(w, x), 0.0)}),
-    *(("The mask comes after the softmax: a hidden key with a large score has taken the weight already.",
-       {"mask": unchanged, "finish": finish}) for finish in (lambda w, x: ratio(late(w, x), 1e-9),
-        lambda w, x: late(w, x) / (late(w, x).sum(-1, keepdim=True) + 1e-6))),
+    ("The mask comes after the softmax: a hidden key with a large score has taken the weight already.",
+     {"mask": unchanged, "finish": lambda w, x: ratio(late(w, x), 1e-9)}),
     ("The maximum is taken over all keys: next to a hidden key with a large score the visible ones round to 0.",
      {"mask": unchanged, "finish": lambda w, x: ratio(late(w, x), 1e-30),
       "normalize": lambda s: (s - s.amax(-1, keepdim=True)).exp()}),

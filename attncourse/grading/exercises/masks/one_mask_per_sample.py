@@ -5,8 +5,8 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.families import ATTENTION, in_place, masks, mistakes_of
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
+from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe
 

@@ -15,8 +15,8 @@ from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
 from attncourse.grading.exercises.multi_head.head_dim import ClassFacts
 from attncourse.grading.exercises.multi_head.merge_heads import merge
 from attncourse.grading.exercises.multi_head.split_heads import split
-from attncourse.grading.families import gradients, masks, mistakes_of, softmaxes, weights
 from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart, generator
+from attncourse.grading.mistakes import gradients, masks, mistakes_of, softmaxes, weights
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, hide
 

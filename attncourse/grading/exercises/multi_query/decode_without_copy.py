@@ -10,9 +10,9 @@ from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.families import ATTENTION, gradients, in_place, mistakes_of
 from attncourse.grading.inputs import alternating, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
+from attncourse.grading.mistakes import ATTENTION, gradients, in_place, mistakes_of
 from attncourse.grading.recipe import Given, Recipe, triangle
 
 

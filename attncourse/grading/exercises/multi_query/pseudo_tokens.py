@@ -7,8 +7,8 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
-from attncourse.grading.families import ATTENTION, masks, mistakes_of, weights
 from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart, merge, split
+from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, weights
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, triangle
 
