@@ -83,6 +83,12 @@ def exponentials(scores: Tensor) -> Tensor:
     return scores.exp() / scores.exp().sum(-1, keepdim=True)
 
 
+def over_heads_and_keys(scores: Tensor) -> Tensor:
+    """One softmax for all heads of a query."""
+    by_query = scores.transpose(1, 2)
+    return by_query.flatten(2).softmax(-1).view_as(by_query).transpose(1, 2)
+
+
 def softmaxes(right: Recipe) -> Found:
     """Every other way from scores to weights."""
     for name, says, normalize in (
@@ -94,6 +100,8 @@ def softmaxes(right: Recipe) -> Found:
          "among the keys (dim=-1).", lambda s: s.softmax(0)),
         ("softmax over both", "The softmax runs over queries and keys at once; each query has a weight "
          "of 1 to share out.", lambda s: s.flatten(-2).softmax(-1).view_as(s)),
+        ("softmax over heads and keys", "The softmax runs over heads and keys at once; each head has a weight "
+         "of 1 to share out for every query.", over_heads_and_keys),
         ("no softmax", "The softmax is missing: the scores are used as weights.", lambda s: s),
         ("no exponential", "The scores are divided by their sum; the exponential is missing.",
          lambda s: s / s.sum(-1, keepdim=True)),
@@ -140,6 +148,10 @@ def outputs(right: Recipe) -> Found:
     for name, says, change in (
         ("output averaged", "The outputs of the heads are averaged; return one for each head.",
          lambda o: o.mean(1, keepdim=True)),
+        ("output averaged without its axis", "The outputs of the heads are averaged; return one for each head.",
+         lambda o: o.mean(1)),
+        ("output averaged for all heads", "The outputs of the heads are averaged; return one for each head.",
+         lambda o: o.mean(1, keepdim=True).expand_as(o)),
         ("output added", "The outputs of the heads are added up; return one for each head.",
          lambda o: o.sum(1, keepdim=True)),
         ("positions first", "The heads of the output stand behind the positions; the axes are (batch, "

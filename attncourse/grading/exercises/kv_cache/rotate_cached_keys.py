@@ -88,6 +88,8 @@ MISTAKES = Mistakes(mistakes_of(RIGHT, *FAMILIES, without=WITHOUT))
 MISTAKES += [RIGHT.but(says, given=turned(query_at, key_at)) for says, query_at, key_at in (
     ("The new keys still start at 0; they stand behind the cache, too.", start, lambda i, p: i),
     ("The queries still start at 0; they stand behind the cache, too.", lambda i, p: i, start),
+    ("The queries are not turned; queries and new keys are.", lambda i, p: 0 * i, start),
+    ("The new keys are not turned; queries and new keys are.", start, lambda i, p: 0 * i),
     ("The queries start behind the new tokens, not behind the past.", lambda i, p: i + p + len(i), start),
 )] + [RIGHT.but(says, given=turned(at, at)) for says, at in (
     ("Positions still start at 0 behind the cache, as found: add past_key.size(2).", lambda i, p: i),
