@@ -83,12 +83,6 @@ def exponentials(scores: Tensor) -> Tensor:
     return scores.exp() / scores.exp().sum(-1, keepdim=True)
 
 
-def over_heads_and_keys(scores: Tensor) -> Tensor:
-    """One softmax for all heads of a query."""
-    by_query = scores.transpose(1, 2)
-    return by_query.flatten(2).softmax(-1).view_as(by_query).transpose(1, 2)
-
-
 def softmaxes(right: Recipe) -> Found:
     """Every other way from scores to weights."""
     for name, says, normalize in (
@@ -101,7 +95,8 @@ def softmaxes(right: Recipe) -> Found:
         ("softmax over both", "The softmax runs over queries and keys at once; each query has a weight "
          "of 1 to share out.", lambda s: s.flatten(-2).softmax(-1).view_as(s)),
         ("softmax over heads and keys", "The softmax runs over heads and keys at once; each head has a weight "
-         "of 1 to share out for every query.", over_heads_and_keys),
+         "of 1 to share out for every query.",
+         lambda s: s.transpose(1, 2).flatten(2).softmax(-1).unflatten(-1, (s.size(1), -1)).transpose(1, 2)),
         ("no softmax", "The softmax is missing: the scores are used as weights.", lambda s: s),
         ("no exponential", "The scores are divided by their sum; the exponential is missing.",
          lambda s: s / s.sum(-1, keepdim=True)),
@@ -145,13 +140,11 @@ def mixes(right: Recipe) -> Found:
 
 def outputs(right: Recipe) -> Found:
     """The right numbers in another shape or order."""
+    averaged = "The outputs of the heads are averaged; return one for each head."
     for name, says, change in (
-        ("output averaged", "The outputs of the heads are averaged; return one for each head.",
-         lambda o: o.mean(1, keepdim=True)),
-        ("output averaged without its axis", "The outputs of the heads are averaged; return one for each head.",
-         lambda o: o.mean(1)),
-        ("output averaged for all heads", "The outputs of the heads are averaged; return one for each head.",
-         lambda o: o.mean(1, keepdim=True).expand_as(o)),
+        ("output averaged", averaged, lambda o: o.mean(1, keepdim=True)),
+        ("output averaged without its axis", averaged, lambda o: o.mean(1)),
+        ("output averaged for all heads", averaged, lambda o: o.mean(1, keepdim=True).expand_as(o)),
         ("output added", "The outputs of the heads are added up; return one for each head.",
          lambda o: o.sum(1, keepdim=True)),
         ("positions first", "The heads of the output stand behind the positions; the axes are (batch, "
@@ -274,10 +267,7 @@ def masks(right: Recipe) -> Found:
         )
         yield f"filled with {fill:g}", says, {"mask": lambda s, x, f=fill: hide(s, x, f)}
 
-    def hidden_late(w, x):
-        return w if x.visible is None else w * x.visible
-
-    late = {"mask": lambda s, x: s, "finish": lambda w, x: right.finish(hidden_late(w, x), x)}
+    late = {"mask": lambda s, x: s, "finish": lambda w, x: right.finish(times(w, x, torch.mul), x)}
     says = "The mask comes after the softmax, so the visible weights no longer sum to 1."
     yield "masked after the softmax", says, late
 
