@@ -23,7 +23,7 @@ class KVCache:
 
     Cost: batch * num_kv_heads * max_length * (head_dim + value_dim) numbers, from the start.
     Source: pope2023, section 2.1.
-    Chapter: 04_kv_cache.
+    Chapter: 06_kv_cache.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ def cached_attention(
     Cost: 2 n m (d + e) FLOPs per query head; every number of key and value is read once.
     Reduces to: `attncourse.steps.attention` when n = m and g = h, under a causal mask.
     Source: shazeer2019, section 3.1; ainslie2023, section 2.2.
-    Chapter: 04_kv_cache.
+    Chapter: 06_kv_cache.
     """
     (_, h, n, _), (_, g, m, _) = query.shape, key.shape
     rows = query.unflatten(1, (g, h // g)).flatten(2, 3)
@@ -145,7 +145,7 @@ def decode(
     Cost: projections of n tokens and `cached_attention`; without a cache, of all m tokens.
     Reduces to: ``layer(x, is_causal=True)`` when the cache is empty.
     Source: pope2023, section 2.1.
-    Chapter: 04_kv_cache.
+    Chapter: 06_kv_cache.
     """
     positions = cache.positions(x.size(1)) if use_rotary else None
     query, key, value = layer.project(x, x, x, positions)

@@ -196,7 +196,7 @@ class GroupedQueryAttention(MultiHeadAttention):
 
     Reduces to: `MultiHeadAttention` when num_kv_heads = num_heads, `MultiQueryAttention` when it is 1.
     Source: ainslie2023, section 2.2.
-    Chapter: 06_grouped_query.
+    Chapter: 08_grouped_query.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, num_kv_heads: int, **options):
@@ -212,7 +212,7 @@ class MultiQueryAttention(GroupedQueryAttention):
 
     Reduces to: `MultiHeadAttention` when num_heads = 1.
     Source: shazeer2019, section 3.
-    Chapter: 05_multi_query.
+    Chapter: 07_multi_query.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, **options):
@@ -234,7 +234,7 @@ def group_kv_heads(
 
     Reduces to: a copy of the layer when num_kv_heads is what it has.
     Source: ainslie2023, section 2.1.
-    Chapter: 06_grouped_query.
+    Chapter: 08_grouped_query.
     """
     if how not in ("mean", "first", "random"):
         raise ValueError(f'how must be "mean", "first" or "random"; got {how!r}')

@@ -27,7 +27,7 @@ def rotary(
 
     Reduces to: x when all positions are 0.
     Source: su2024, section 3.2.2.
-    Chapter: 04_kv_cache.
+    Chapter: 06_kv_cache.
     """
     d = x.size(-1)
     if d % 2:

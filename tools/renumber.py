@@ -3,8 +3,9 @@
     python tools/renumber.py        or: make renumber
 
 Notebooks are renamed, and every mention of their names, every link to them and the titles of the exercises
-follow; so does the order of the exercises in the grader, and "chapter" with its number in the prose and on the
-cards. Nothing else knows a number. A sentence that names several chapters may want another order of its words.
+follow; so do the line of the exercises below that of their chapter, their order in the grader, and "chapter" with
+its number in the prose and on the cards. Nothing else knows a number. A sentence that names several chapters may
+want another order of its words.
 """
 
 import argparse
@@ -16,7 +17,10 @@ FOLDERS = ("chapters", "exercises", "exercises/solutions")
 TEXT = {".ipynb", ".json", ".md", ".py", ".txt", ".yml"}
 LEFT_OUT = {"_build", "build"}
 PROSE = re.compile(r"\b([Cc]hapters? )(\d+(?:(?:, | and | to )\d+)*)\b")
-ENTRY = r"(?m)^( *- file: {})/\d\d_(\w+)$"
+ENTRY = re.compile(r"(?m)^( *)- file: chapters/(\d\d)_(\w+)$")
+EXERCISES = re.compile(
+    r"(?m)^ *sections:\n(?= *- file: exercises/)|^ *- file: exercises/\d\d_\w+(?:\n|\Z)"
+)
 
 
 def order_of(toc: str, root: Path) -> list[str]:
@@ -25,7 +29,7 @@ def order_of(toc: str, root: Path) -> list[str]:
     Raises:
         ValueError: a chapter is there twice, or has no notebook, or a notebook has no line.
     """
-    order = [name for _, name in re.findall(ENTRY.format("chapters"), toc)]
+    order = [name for *_, name in ENTRY.findall(toc)]
     for folder in FOLDERS:
         found = [path.stem[3:] for path in root.glob(f"{folder}/[0-9][0-9]_*.ipynb")]
         unknown = sorted(set(found) - set(order))
@@ -62,12 +66,16 @@ def renamed(text: str, numbers: dict[str, int], moved: dict[str, str]) -> str:
     )
 
 
-def sorted_toc(toc: str, order: list[str]) -> str:
-    """The table of contents with the exercises in the order of their chapters."""
-    entry = re.compile(ENTRY.format("exercises"))
-    there = sorted(entry.finditer(toc), key=lambda found: order.index(found[2]))
-    lines = iter(found[0] for found in there)
-    return entry.sub(lambda found: next(lines), toc)
+def with_exercises(toc: str, root: Path) -> str:
+    """The table of contents with the exercises of each chapter, where it has any, below its line."""
+
+    def below(found: re.Match) -> str:
+        dent, number, name = found.groups()
+        if not list(root.glob(f"exercises/[0-9][0-9]_{name}.ipynb")):
+            return found[0]
+        return f"{found[0]}\n{dent}  sections:\n{dent}    - file: exercises/{number}_{name}"
+
+    return ENTRY.sub(below, EXERCISES.sub("", toc))
 
 
 def sorted_chapters(source: str, order: list[str]) -> str:
@@ -93,7 +101,7 @@ def renumber(root: Path) -> list[str]:
             path.write_text(text, encoding="utf-8")
             changed.append(path.relative_to(root).as_posix())
 
-    write(toc, sorted_toc(toc.read_text(encoding="utf-8"), order))
+    write(toc, with_exercises(toc.read_text(encoding="utf-8"), root))
     grader = root / "attncourse" / "grading" / "exercises" / "__init__.py"
     write(grader, sorted_chapters(grader.read_text(encoding="utf-8"), order))
     for path in sorted(root.rglob("*")):

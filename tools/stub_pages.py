@@ -10,8 +10,7 @@ from run_notebooks import NOTEBOOK_METADATA
 from stub_files import Mechanism, behind, rendered
 
 CODE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-FOLDERS = ("chapters", "exercises")
-ENTRY = r"^ *- file: {}/\d\d_\w+\n"
+ENTRY = r"^ *- file: chapters/\d\d_\w+\n(?: *sections:\n)?(?: *- file: exercises/\d\d_\w+\n)*"
 MAP_ROW = r"^\| \[.*\]\(chapters/\d\d_\w+\.ipynb\).*\n"
 
 
@@ -61,11 +60,11 @@ def pages(new: Mechanism, root: Path) -> dict[Path, str]:
     """Every notebook and page to write or to change, with its text."""
     words, toc, index = new.words, root / "_toc.yml", root / "index.md"
     name, glossary = f"{words['stem']}.ipynb", root / "chapters" / "glossary.md"
-    places = ((ENTRY.format(x), f"      - file: {x}/{words['stem']}\n") for x in FOLDERS)
+    entry = rendered("toc_entry.txt", words)
     written = {
         root / "chapters" / name: notebook(rendered("chapter.md", words), root),
         root / "exercises" / "solutions" / name: notebook(master(new), root),
-        toc: behind(toc, *places),
+        toc: behind(toc, (ENTRY, entry)),
         index: behind(index, (MAP_ROW, rendered("map_row.md", words))),
         glossary: with_term(glossary, words["lower"]),
     }

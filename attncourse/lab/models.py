@@ -22,7 +22,7 @@ class AttentionOnly(nn.Module):
         num_kv_heads: key heads of every layer; ``None`` means num_heads.
 
     Source: elhage2021, "attention-only transformers".
-    Chapter: 02_masks, 03_multi_head, 05_multi_query, 06_grouped_query.
+    Chapter: 02_masks, 03_multi_head, 07_multi_query, 08_grouped_query.
     """
 
     def __init__(

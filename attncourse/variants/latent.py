@@ -31,7 +31,7 @@ class LatentAttention(nn.Module):
     Cost: latent_dim + rotary_dim cached numbers a token, for any number of heads. ``absorbed`` takes
         2 n m (2 latent_dim + rotary_dim) FLOPs per head, plain 2 n m (2 head_dim + rotary_dim).
     Source: deepseek2024, section 2.1; without their compression of the queries, which saves no cache.
-    Chapter: 07_latent.
+    Chapter: 09_latent.
     """
 
     def __init__(

@@ -100,10 +100,12 @@ def test_what_to_do_next_is_told_in_order(made):
 def test_the_pages_that_list_chapters_list_them(made):
     house, _ = made
     toc = yaml.safe_load((house / "_toc.yml").read_text("utf-8"))
-    files = [entry["file"] for part in toc["parts"] for entry in part["chapters"]]
-    for folder in ("chapters", "exercises"):
-        numbered = [x for x in files if re.match(rf"{folder}/\d\d_", x)]
-        assert numbered[-3:] == [f"{folder}/{STEMS[name]}" for name in NAMES]
+    entries = [entry for part in toc["parts"] for entry in part["chapters"]]
+    numbered = [x for x in entries if re.match(r"chapters/\d\d_", x["file"])]
+    assert numbered[-3:] == [
+        {"file": f"chapters/{STEMS[name]}", "sections": [{"file": f"exercises/{STEMS[name]}"}]}
+        for name in NAMES
+    ]
     index = (house / "index.md").read_text("utf-8")
     for name, number in NUMBERS.items():
         assert f"](chapters/{STEMS[name]}.ipynb), chapter {number} |" in index

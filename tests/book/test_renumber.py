@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from support.notebooks import ROOT
 
 SWAPPED = ("kv_cache", "multi_query")
@@ -35,6 +36,26 @@ def swap(house) -> None:
     (house / "_toc.yml").write_text(toc, encoding="utf-8")
 
 
+def listed(house) -> list[tuple[str, str]]:
+    """Numbers and names of the chapters in the table of contents, each with its exercises below it."""
+    entries = [
+        entry
+        for part in yaml.safe_load((house / "_toc.yml").read_text(encoding="utf-8"))["parts"]
+        for entry in part["chapters"]
+        if re.match(r"chapters/\d\d_", entry["file"])
+    ]
+    for entry in entries:
+        page = entry["file"].replace("chapters/", "exercises/")
+        expected = [{"file": page}] if (house / f"{page}.ipynb").exists() else []
+        assert entry.get("sections", []) == expected
+    found = [entry["file"].removeprefix("chapters/").partition("_") for entry in entries]
+    return [(number, name) for number, _, name in found]
+
+
+def stems(house, folder: str) -> list[str]:
+    return [path.stem for path in sorted(house.glob(f"{folder}/*.ipynb"))]
+
+
 def contents(house) -> dict[str, bytes]:
     return {
         p.relative_to(house).as_posix(): p.read_bytes() for p in house.rglob("*") if p.is_file()
@@ -46,24 +67,17 @@ def test_two_chapters_change_places(house):
     swap(house)
     done = run(house, "renumber")
     assert done.returncode == 0, done.stderr
-    toc = (house / "_toc.yml").read_text(encoding="utf-8")
-    for folder in ("chapters", "exercises"):
-        entries = re.findall(rf"- file: ({folder}/(\d\d)_(\w+))$", toc, re.MULTILINE)
-        assert [int(number) for _, number, _ in entries] == list(range(1, len(entries) + 1))
-        names = [name for *_, name in entries]
-        assert names.index("multi_query") + 1 == names.index("kv_cache")
-        there = sorted(house.glob(f"{folder}/*.ipynb"))
-        assert [p.relative_to(house).with_suffix("").as_posix() for p in there] == [
-            x for x, *_ in entries
-        ]
-    assert [p.name for p in sorted(house.glob("exercises/solutions/*.ipynb"))] == [
-        p.name for p in there
-    ]
-
-    numbers = {name: int(number) for _, number, name in entries}
-    for path in there:
-        title = re.search(r"# Exercises (\d+):", path.read_text(encoding="utf-8"))
-        assert int(title[1]) == numbers[path.stem[3:]]
+    chapters = listed(house)
+    assert [int(number) for number, _ in chapters] == list(range(1, len(chapters) + 1))
+    names = [name for _, name in chapters]
+    assert names.index("multi_query") + 1 == names.index("kv_cache")
+    numbers = {name: int(number) for number, name in chapters}
+    assert stems(house, "chapters") == [f"{number}_{name}" for number, name in chapters]
+    assert stems(house, "exercises") == stems(house, "exercises/solutions")
+    for stem in stems(house, "exercises"):
+        text = (house / "exercises" / f"{stem}.ipynb").read_text(encoding="utf-8")
+        title = re.search(r"# Exercises (\d+):", text)
+        assert int(title[1]) == int(stem[:2]) == numbers[stem[3:]]
     mentioned = re.compile(rf"(?<![\w-])(\d\d)_({'|'.join(numbers)})(?!\w)")
     links = re.compile(r"\[(?:Exercises|[Cc]hapter) (\d+)\]\([^)\s]*?(\d\d)_")
     for path in [*house.rglob("*.md"), *house.rglob("*.ipynb"), *house.rglob("*.py")]:

@@ -43,7 +43,7 @@ MISTAKES = Mistakes(Mistake(says, number) for says, number in (
 
 EXERCISE = Exercise(
     name="cache_dial", answer="num_kv_heads", title="Set the dial", kind="Predict",
-    points=1, difficulty=2, minutes=10, needs="section 'What it costs' of chapter 6",
+    points=1, difficulty=2, minutes=10, needs="section 'What it costs' of chapter 8",
     judge=Number(largest, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "What does one KV head cost, keys and values, over all layers, sequences and tokens?",

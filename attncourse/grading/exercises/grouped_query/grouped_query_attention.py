@@ -109,7 +109,7 @@ MISTAKES += [
 
 EXERCISE = Exercise(
     name="grouped_query_attention", title="Share without copying", kind="Implement",
-    points=3, difficulty=3, minutes=25, needs="sections 'The sum' and 'What it costs' of chapter 6",
+    points=3, difficulty=3, minutes=25, needs="sections 'The sum' and 'What it costs' of chapter 8",
     judge=JUDGE, accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "A loop over the heads copies nothing: head h reads key[:, h // (H // G)], which is a view.",

@@ -116,7 +116,7 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
 
 EXERCISE = Exercise(
     name="join_groups", title="Join the groups without a leak", kind="Repair",
-    points=2, difficulty=2, minutes=15, needs="section 'What the source documents say' of chapter 6",
+    points=2, difficulty=2, minutes=15, needs="section 'What the source documents say' of chapter 8",
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "A reshape reads the numbers in the order of the axes. Which axis must come right behind the "

@@ -127,7 +127,7 @@ MISTAKES += [Mistake(says, answer) for says, answer in (
 EXERCISE = Exercise(
     name="mean_pool", title="Convert a checkpoint", kind="Implement",
     points=2, difficulty=2, minutes=15,
-    needs="section 'Turning the dial on a trained model' of chapter 6",
+    needs="section 'Turning the dial on a trained model' of chapter 8",
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Cut the rows three times: into groups, into heads of a group, into rows of a head.",

@@ -107,7 +107,7 @@ MISTAKES.append(
 
 EXERCISE = Exercise(
     name="repair_no_softmax", answer="grouped_attention", title="Give the heads back", kind="Repair",
-    points=2, difficulty=2, minutes=15, needs="section 'What the source documents say' of chapter 6",
+    points=2, difficulty=2, minutes=15, needs="section 'What the source documents say' of chapter 8",
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Compare with the five steps of attention. Two are missing, one joins what must stay apart, and "

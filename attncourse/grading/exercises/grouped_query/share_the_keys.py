@@ -179,7 +179,7 @@ MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
 EXERCISE = Exercise(
     name="share_the_keys", answer="GroupedLayer", title="Share the keys", kind="Repair",
     points=3, difficulty=3, minutes=20,
-    needs="sections 'The function' and 'What the source documents say' of chapter 6",
+    needs="sections 'The function' and 'What the source documents say' of chapter 8",
     judge=JUDGE, accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Print the shape of k_proj.weight for G = 8 and for G = 2. Which should differ?",

@@ -162,7 +162,7 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
 
 EXERCISE = Exercise(
     name="strided_checkpoint", answer="load_strided", title="Load a strided checkpoint", kind="Repair",
-    points=3, difficulty=4, minutes=25, needs="section 'Does it agree?' of chapter 6",
+    points=3, difficulty=4, minutes=25, needs="section 'Does it agree?' of chapter 8",
     judge=Loaded(trained, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "KV heads stay where they are. Which query heads belong to KV head 0 in the checkpoint, and where "

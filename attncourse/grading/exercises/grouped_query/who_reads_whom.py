@@ -56,7 +56,7 @@ MISTAKES += [
 
 EXERCISE = Exercise(
     name="who_reads_whom", answer="key_heads", title="Who reads whom", kind="Predict",
-    points=1, difficulty=1, minutes=5, needs="section 'By hand' of chapter 6",
+    points=1, difficulty=1, minutes=5, needs="section 'By hand' of chapter 8",
     judge=Number(readers, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "How many query heads belong to one group?",

@@ -99,7 +99,7 @@ for says, rule in (  # (number of the query, of the key, number of queries, of c
 
 EXERCISE = Exercise(
     name="bottom_right_mask", title="The mask behind a cache", kind="Implement",
-    points=2, difficulty=2, minutes=10, needs="section 'The mask with a cache' of chapter 4",
+    points=2, difficulty=2, minutes=10, needs="section 'The mask with a cache' of chapter 6",
     judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Draw the causal mask of 5 tokens. Which rows remain when the first 3 are cached?",

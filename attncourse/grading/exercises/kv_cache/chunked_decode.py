@@ -112,7 +112,7 @@ MISTAKES += [RIGHT.but(says, rule=rule) for says, rule in (
 
 EXERCISE = Exercise(
     name="chunked_decode", title="Attention in chunks", kind="Implement",
-    points=3, difficulty=3, minutes=20, needs="sections 'The sum' and 'The mask with a cache' of chapter 4",
+    points=3, difficulty=3, minutes=20, needs="sections 'The sum' and 'The mask with a cache' of chapter 6",
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Join the past and the new keys along the sequence, and the values. Then it is attention with a mask.",
            "Query i stands at position past + i, where past is past_key.size(2).",

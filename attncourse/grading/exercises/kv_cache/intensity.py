@@ -44,7 +44,7 @@ MISTAKES = Mistakes(Mistake(says, number) for says, number in (
 
 EXERCISE = Exercise(
     name="intensity", answer="flops_per_byte", title="FLOPs per byte", kind="Predict",
-    points=1, difficulty=2, minutes=5, needs="section 'What it costs' of chapter 4",
+    points=1, difficulty=2, minutes=5, needs="section 'What it costs' of chapter 6",
     judge=Number(count), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Count one cached number: how often is it used, and how many bytes does it have?",

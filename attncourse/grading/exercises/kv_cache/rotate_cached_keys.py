@@ -114,7 +114,7 @@ MISTAKES += [RIGHT.but(says, given=turned(query_at, key_at)) for says, query_at,
 
 EXERCISE = Exercise(
     name="rotate_cached_keys", answer="step", title="Positions that restart", kind="Repair",
-    points=2, difficulty=2, minutes=10, needs="section 'Positions with a cache' of chapter 4",
+    points=2, difficulty=2, minutes=10, needs="section 'Positions with a cache' of chapter 6",
     judge=Calls(definition, lambda seed: cases(seed, CALLS)), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Which position does the first new token have when 5 tokens are cached?",
            "The cached keys were turned by 0, 1, ..., past - 1. They stay as they are.",

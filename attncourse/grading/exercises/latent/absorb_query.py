@@ -99,7 +99,7 @@ MISTAKES = Mistakes(Mistake(says, partial(wrong, change)) for says, change in (
 
 EXERCISE = Exercise(
     name="absorb_query", title="Move the matrix to the query", kind="Implement",
-    points=2, difficulty=2, minutes=10, needs="section 'By hand' of chapter 7",
+    points=2, difficulty=2, minutes=10, needs="section 'By hand' of chapter 9",
     judge=Calls(definition, CASES), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Cut the rows of w_k into one block per head: (num_heads, head_dim, latent_dim).",

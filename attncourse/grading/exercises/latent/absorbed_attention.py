@@ -198,7 +198,7 @@ MISTAKES = Mistakes([
 
 EXERCISE = Exercise(
     name="absorbed_attention", title="One step without keys and values", kind="Implement",
-    points=3, difficulty=4, minutes=25, needs="sections 'By hand' and 'The function' of chapter 7",
+    points=3, difficulty=4, minutes=25, needs="sections 'By hand' and 'The function' of chapter 9",
     judge=MemoryLimited(
         Calls(definition, cases), "2 samples, 12 heads, head_dim 64, values 60 wide, 200 tokens, latent 6, rotary "
         "2: no keys and no values are made", memory,

@@ -57,7 +57,7 @@ MISTAKES = Mistakes(  # also where they are rounded
 EXERCISE = Exercise(
     name="cache_bytes", title="The cache of DeepSeek-V2", kind="Predict",
     points=1, difficulty=1, minutes=5,
-    needs="sections 'What changes' and 'What it costs' of chapter 7",
+    needs="sections 'What changes' and 'What it costs' of chapter 9",
     judge=Number(cache_bytes, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "What does one layer keep for one token? Not keys, and not values.",

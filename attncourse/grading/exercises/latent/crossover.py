@@ -56,7 +56,7 @@ MISTAKES = Mistakes(
 
 EXERCISE = Exercise(
     name="crossover", answer="largest_n", title="Where plain overtakes absorbed", kind="Measure",
-    points=2, difficulty=3, minutes=15, needs="section 'What it costs' of chapter 7",
+    points=2, difficulty=3, minutes=15, needs="section 'What it costs' of chapter 9",
     judge=Number(largest_n), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Write both counts as functions of n, with m fixed, and go up from n = 1.",

@@ -155,7 +155,7 @@ MISTAKES = Mistakes([
 
 EXERCISE = Exercise(
     name="repair_rotary", answer="repaired_scores", title="Turn the right part", kind="Repair",
-    points=3, difficulty=3, minutes=20, needs="section 'Why positions need a part of their own' of chapter 7",
+    points=3, difficulty=3, minutes=20, needs="section 'Why positions need a part of their own' of chapter 9",
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Three lines are wrong: one turns what must not be turned, one forgets to turn, one counts.",

@@ -99,7 +99,7 @@ MISTAKES = Mistakes([
 
 EXERCISE = Exercise(
     name="decode_without_copy", answer="decode_step", title="Decode without a copy", kind="Implement",
-    points=3, difficulty=3, minutes=20, needs="section 'One decoding step' of chapter 5",
+    points=3, difficulty=3, minutes=20, needs="section 'One decoding step' of chapter 7",
     judge=MemoryLimited(
         Calls(definition, partial(CASES, calls=CALLS), gradients=False),
         f"{MEASURED[0]}, no new tensor is as large as the cached keys", memory,

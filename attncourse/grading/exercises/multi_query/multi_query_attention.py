@@ -107,7 +107,7 @@ MISTAKES = Mistakes([
 
 EXERCISE = Exercise(
     name="multi_query_attention", title="Multi-query attention", kind="Implement",
-    points=2, difficulty=2, minutes=15, needs="sections 'By hand' to 'The function' of chapter 5",
+    points=2, difficulty=2, minutes=15, needs="sections 'By hand' to 'The function' of chapter 7",
     judge=Calls(definition, CASES), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "It is attention as you know it; only the shapes need a thought. Which axis do key and value "

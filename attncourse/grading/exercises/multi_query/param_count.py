@@ -64,7 +64,7 @@ MISTAKES = Mistakes(Mistake(says, lambda d, h, bias, f=f: f(d, d // h, bias)) fo
 
 EXERCISE = Exercise(
     name="param_count", title="Count what is learned", kind="Implement",
-    points=1, difficulty=1, minutes=10, needs="section 'What it costs' of chapter 5",
+    points=1, difficulty=1, minutes=10, needs="section 'What it costs' of chapter 7",
     judge=Counts(definition, cases, floats=True), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Four linear layers. A layer from a numbers to b numbers has a * b weights, and b biases if it has any.",

@@ -192,7 +192,7 @@ MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
 
 EXERCISE = Exercise(
     name="pseudo_tokens", answer="RepairedAttention", title="Slices are not tokens", kind="Repair",
-    points=2, difficulty=3, minutes=15, needs="section 'What the source documents say' of chapter 5",
+    points=2, difficulty=3, minutes=15, needs="section 'What the source documents say' of chapter 7",
     judge=Layers(Definition, "embed_dim num_heads", SIZES, lambda h, _, d: (h * d, h), calls),
     accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(

@@ -57,7 +57,7 @@ MISTAKES = Mistakes(
 
 EXERCISE = Exercise(
     name="what_shrinks", answer="factors", title="What shrinks?", kind="Predict",
-    points=1, difficulty=2, minutes=5, needs="section 'What it costs' of chapter 5",
+    points=1, difficulty=2, minutes=5, needs="section 'What it costs' of chapter 7",
     judge=Number(factors, rtol=5e-3), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "What has a head axis that belongs to keys and values? What has one that belongs to queries?",
