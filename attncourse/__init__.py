@@ -18,7 +18,7 @@ from attncourse.layers import (
     merge_heads,
     split_heads,
 )
-from attncourse.positions import rotary
+from attncourse.positions import rotary, sinusoidal
 from attncourse.steps import attention, scaled_dot_product_attention
 from attncourse.variants.flash import flash_attention
 from attncourse.variants.latent import LatentAttention
@@ -50,6 +50,7 @@ __all__ = [
     "rotary",
     "scaled_dot_product_attention",
     "scores",
+    "sinusoidal",
     "spec",
     "split_heads",
     "steps",

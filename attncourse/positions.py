@@ -1,8 +1,32 @@
-"""Positions by rotation (RoPE): each pair of features turns by an angle that grows with the position."""
+"""Positions as waves: a vector to add to a token (sinusoids), or an angle to turn its features by (rotary)."""
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+
+def sinusoidal(
+    positions: Int[Tensor, " n"], width: int, base: float = 10_000.0
+) -> Float[Tensor, "n width"]:
+    """A vector for each position, of waves from fast to slow: the hands of many clocks.
+
+        vector(p, 2 i) = sin(p * base^(-2 i / width)),   vector(p, 2 i + 1) = cos(p * base^(-2 i / width))
+
+    Args:
+        positions: of the tokens, from 0.
+        width: of the vectors, even; two features are one clock, i = 0 .. width/2 - 1.
+        base: the slowest clock goes round once in about 2 pi base positions.
+
+    Raises:
+        ValueError: width is odd.
+
+    Reduces to: 0, 1, 0, 1, ... at position 0.
+    Source: vaswani2017, section 3.5.
+    Chapter: 04_positions.
+    """
+    angles = positions[:, None] * _frequencies(width, base, positions.device)
+    waves = torch.stack([angles.sin(), angles.cos()], dim=-1)
+    return waves.flatten(1).to(torch.get_default_dtype())
 
 
 def rotary(
@@ -29,12 +53,18 @@ def rotary(
     Source: su2024, section 3.2.2.
     Chapter: 06_kv_cache.
     """
-    d = x.size(-1)
-    if d % 2:
-        raise ValueError(f"features turn in pairs, so their number must be even; got {d}")
-    # Far positions have large angles, and only their remainder counts: rounding comes last.
-    frequencies = base ** (-torch.arange(0, d, 2, device=x.device, dtype=torch.float64) / d)
-    angles = positions[:, None] * frequencies
+    angles = positions[:, None] * _frequencies(x.size(-1), base, x.device)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+
+
+def _frequencies(width: int, base: float, device: torch.device) -> Float[Tensor, " half"]:
+    """base^(-2 i / width), one for each pair of features.
+
+    Far positions have large angles, and only their remainder counts: so they are made in float64, and
+    rounding comes last.
+    """
+    if width % 2:
+        raise ValueError(f"features turn in pairs, so their number must be even; got {width}")
+    return base ** (-torch.arange(0, width, 2, device=device, dtype=torch.float64) / width)
