@@ -4,17 +4,30 @@ import re
 
 import nbformat
 import pytest
-from support.notebooks import ALL, CHAPTERS, EXECUTED, MASTERS, ROOT, STUDENTS, cells, each, read
+from support import form, glossary
+from support.form import tags
+from support.notebooks import (
+    ALL,
+    CHAPTERS,
+    EXECUTED,
+    MASTERS,
+    OLD,
+    OLDER,
+    ROOT,
+    STUDENTS,
+    TAUGHT,
+    cells,
+    chapter,
+    each,
+    read,
+)
 
 pytestmark = pytest.mark.quick
 
 GPU = {"gpu", "skip-execution", "nbval-skip"}
-TAGS = GPU | {"bootstrap", "remove-cell", "nbval-ignore-output", "hints"}
+FOLDS = {"hide-input", "hide-output", "hide-cell"}
+TAGS = GPU | FOLDS | {"bootstrap", "remove-cell", "nbval-ignore-output", "hints"}
 NOT_PLAIN = (":::", "{cite", "```{", "{doc}", "{ref}", "{eq}", "{term}", "{numref}", "{math}")
-
-
-def tags(cell) -> set[str]:
-    return set(cell.metadata.get("tags", []))
 
 
 def texts(output) -> str:
@@ -117,20 +130,37 @@ def test_what_is_not_compared_is_asserted(path):
             assert "assert" in compared[0].source or "check(" in compared[0].source, cell.source
 
 
-@each(CHAPTERS)
-def test_chapter_has_the_promised_size(path):
+@each(OLD)
+def test_older_chapter_has_the_promised_size(path):
     words = sum(len(cell.source.split()) for cell in cells(path, "markdown"))
     assert 1_200 <= words <= 2_500, f"{words} words"
     shown = [c for c in cells(path, "code") if "remove-cell" not in c.metadata.get("tags", [])]
     assert 20 <= len(shown) <= 35
 
 
-@each(CHAPTERS)
-def test_chapter_has_the_sections_that_every_chapter_has(path):
+@each(OLD)
+def test_older_chapter_has_the_sections_that_it_needs(path):
     source = "\n".join(cell.source for cell in cells(path, "markdown"))
     assert "five_steps(" in "\n".join(cell.source for cell in cells(path, "code"))
     for heading in ("cost", "breaks", "In the wild", "Exercises", "Summary", "Sources"):
         assert re.search(rf"^## .*{heading}", source, re.M | re.I), f"no section '{heading}'"
+
+
+@pytest.mark.parametrize("rule", form.RULES, ids=lambda rule: rule.__name__)
+@each(TAUGHT)
+def test_chapter_teaches_first(path, rule):
+    problems = rule(read(path))
+    assert not problems, "\n".join([rule.__doc__, *problems])
+
+
+def test_what_is_older_is_there():
+    assert set(OLDER) <= {chapter(path) for path in CHAPTERS}
+
+
+@each(ALL)
+def test_links_to_terms_lead_to_the_glossary(path):
+    source = "\n".join(cell.source for cell in cells(path, "markdown"))
+    assert glossary.unknown_links(source, glossary.terms()) == []
 
 
 @each(ALL)
