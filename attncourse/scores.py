@@ -3,8 +3,11 @@
 The signature is that of PyTorch's ``flex_attention``, so a rule written here runs there unchanged.
 """
 
+import math
+from collections.abc import Callable
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from attncourse.mods import ScoreMod, named
@@ -59,28 +62,71 @@ def alibi(num_heads: int) -> ScoreMod:
 
 
 @named
-def relative_bias(table: Float[Tensor, "h offsets"]) -> ScoreMod:
+def relative_bias(
+    table: Float[Tensor, "h offsets"], bucket: Callable[[Tensor], Tensor] | None = None
+) -> ScoreMod:
     """Add a learned number that depends on the head and on how far apart query and key are.
 
-        score -> score + table(h, clip(i - j, -r, r) + r),   offsets = 2 r + 1
+        score -> score + table(h, bucket(i - j)),   bucket(x) = clip(x, -r, r) + r unless given
 
     Args:
-        table: one row per head; the middle column is distance 0, columns right of it look back.
+        table: one row per head. Without ``bucket`` it has 2 r + 1 columns: the middle one is distance 0,
+            columns right of it look back.
+        bucket: the column of each distance i - j, which is positive where the key comes before the
+            query; for example `t5_bucket`.
 
     Raises:
-        ValueError: an even number of columns has no middle.
+        ValueError: without ``bucket``, an even number of columns, which has no middle.
 
     Reduces to: the plain score when the table is constant, because softmax ignores a shift.
-    Source: raffel2020, section 2.1, without its logarithmic buckets.
+    Source: raffel2020, section 2.1, with `t5_bucket`; shaw2018, section 3.2, for the clipped distance.
+    Chapter: 04_positions.
     """
-    if table.size(-1) % 2 == 0:
+    if bucket is None and table.size(-1) % 2 == 0:
         raise ValueError(
             f"table needs an odd number of columns, 2 r + 1, with distance 0 in the middle; got "
             f"{table.size(-1)}"
         )
     reach = table.size(-1) // 2
+    column = bucket or (lambda distance: distance.clamp(-reach, reach) + reach)
 
     def rule(score, b, h, q_idx, kv_idx):
-        return score + table[h, (q_idx - kv_idx).clamp(-reach, reach) + reach]
+        return score + table[h, column(q_idx - kv_idx)]
 
     return rule
+
+
+def t5_bucket(
+    distance: Int[Tensor, "*n"], buckets: int = 32, furthest: int = 128, bidirectional: bool = True
+) -> Int[Tensor, "*n"]:
+    """Near distances have a bucket each, far ones share: each bucket is wider than the last by one factor.
+
+        bucket(x) = x                                                                  x < e
+                  = e + floor((buckets - e) log(x / e) / log(furthest / e))            x >= e,  e = buckets / 2
+
+    Args:
+        distance: i - j, positive where the key comes before the query.
+        buckets: how many there are, even; a multiple of 4 if ``bidirectional``.
+        furthest: from this distance on, all share the last bucket.
+        bidirectional: half of the buckets are for keys that come after the query; their numbers come
+            second. ``False``: these keys count as distance 0, for they are masked anyway.
+
+    Raises:
+        ValueError: buckets that cannot be halved (twice if ``bidirectional``), or a ``furthest`` that is
+            not above e.
+
+    Source: raffel2020, section 2.1; the numbers are those of the code that was published with it.
+    Chapter: 04_positions.
+    """
+    parts = 4 if bidirectional else 2
+    exact = buckets // parts
+    if buckets < parts or buckets % parts or furthest <= exact:
+        raise ValueError(
+            f"buckets must be a multiple of {parts}, and furthest above buckets / {parts}; got "
+            f"buckets={buckets} and furthest={furthest}"
+        )
+    after = torch.where(distance < 0, 2 * exact, 0) if bidirectional else 0
+    distance = distance.abs() if bidirectional else distance.clamp(min=0)
+    share = torch.log(distance.clamp(min=exact) / exact) / math.log(furthest / exact)
+    far = (exact + exact * share).long().clamp(max=2 * exact - 1)
+    return after + torch.where(distance < exact, distance, far)

@@ -222,7 +222,36 @@ def alibi(num_heads: int):
     return lambda s, b, h, i, j: s - 2 ** (-8 * (h + 1) / num_heads) * abs(i - j)
 
 
-def relative_bias(table: Tensor):
-    """score -> score + table(h, i - j + r), distances beyond r counting as r."""
+def relative_bias(table: Tensor, bucket=None):
+    """score -> score + table(h, bucket(i - j)); without a bucket i - j + r, beyond r counting as r."""
     r = table.size(1) // 2
-    return lambda s, b, h, i, j: s + table[h, max(-r, min(r, i - j)) + r]
+    column = bucket or (lambda distance: max(-r, min(r, distance)) + r)
+    return lambda s, b, h, i, j: s + table[h, column(i - j)]
+
+
+def t5_bucket(
+    distance: int, buckets: int = 32, furthest: int = 128, bidirectional: bool = True
+) -> int:
+    """How many edges a distance has reached: 1, 2 .. e, then each larger by one factor, up to furthest.
+
+    Source: raffel2020, section 2.1.
+    """
+    first = 0
+    if bidirectional:
+        buckets //= 2
+        first = buckets if distance < 0 else 0
+        distance = abs(distance)
+    exact = buckets // 2
+    edges = list(range(1, exact + 1))
+    for k in range(1, buckets - exact):
+        edges.append(exact * (furthest / exact) ** (k / (buckets - exact)))
+    return first + sum(distance >= edge for edge in edges)
+
+
+def sinusoidal(position: int, width: int, base: float = 10_000.0) -> list[float]:
+    """Feature 2 i is the sine, feature 2 i + 1 the cosine of position * base^(-2 i / width): vaswani2017, section 3.5."""
+    vector = []
+    for i in range(width // 2):
+        angle = position * base ** (-2 * i / width)
+        vector += [math.sin(angle), math.cos(angle)]
+    return vector

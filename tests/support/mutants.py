@@ -93,8 +93,7 @@ MUTANTS = [
     ("scores", "torch.arange(1, num_heads + 1) / num_heads", "torch.arange(num_heads) / num_heads"),
     ("scores", "* (q_idx - kv_idx).abs()", "* (q_idx - kv_idx)"),
     ("scores", "return score - slopes", "return score + slopes"),
-    ("scores", "table[h, (q_idx - kv_idx)", "table[h, (kv_idx - q_idx)"),
-    ("scores", ".clamp(-reach, reach)", ".clamp(0, reach)"),
+    ("scores", "distance.clamp(-reach, reach)", "distance.clamp(0, reach)"),
     (
         "layers",
         "x.unflatten(-1, (num_heads, -1)).transpose(1, 2)",
@@ -195,7 +194,7 @@ MUTANTS = [
     ("flash", "key.shape[:3] == value.shape[:3]", "key.shape[:2] == value.shape[:2]"),
     ("flash", "(() if attn_mask is None else (attn_mask,))", "()"),
     ("positions", "base ** (-torch", "base ** (torch"),
-    ("positions", "torch.arange(0, d, 2", "torch.arange(0, d // 2"),
+    ("positions", "torch.arange(0, width, 2", "torch.arange(0, width // 2"),
     ("positions", "first * cos - second * sin", "first * cos + second * sin"),
     (
         "positions",
@@ -204,10 +203,10 @@ MUTANTS = [
     ),
     (
         "positions",
-        "angles = positions[:, None] * frequencies",
-        "angles = (positions[:, None] * frequencies).to(x.dtype)",
+        "positions[:, None] * _frequencies(x.size(-1), base, x.device)",
+        "(positions[:, None] * _frequencies(x.size(-1), base, x.device)).to(x.dtype)",
     ),
-    ("positions", "if d % 2:", "if False:"),
+    ("positions", "if width % 2:", "if False:"),
     (
         "layers",
         "k = split_heads(self.k_proj(key), self.num_kv_heads)",
