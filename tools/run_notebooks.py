@@ -1,7 +1,8 @@
 """Execute notebooks in place, so that a second run changes only what really changed.
 
 Cells keep their ids, nothing stores a time, and each figure's alt text moves from its output into
-the cell's metadata, where the book looks for it. The first cell is that of `tools/bootstrap.py`.
+the cell's metadata, where the book looks for it. What the tags hide-input, hide-output and hide-cell fold
+on the site is folded in JupyterLab, too. The first cell is that of `tools/bootstrap.py`.
 
     python tools/run_notebooks.py chapters/01_dot_product.ipynb ...
 """
@@ -15,7 +16,11 @@ import cell_ids
 import nbformat
 from nbclient import NotebookClient
 
-KEPT_METADATA = ("tags", "mystnb", "nbgrader", "deletable", "editable")
+KEPT_METADATA = ("tags", "jupyter", "mystnb", "nbgrader", "deletable", "editable")
+FOLDS = {
+    "source_hidden": {"hide-input", "hide-cell"},
+    "outputs_hidden": {"hide-output", "hide-cell"},
+}
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -42,12 +47,13 @@ def run(path: Path) -> float:
 
 
 def tidy(notebook) -> None:
-    """Minimal metadata, alt texts; no erased progress bars."""
+    """Minimal metadata, alt texts, folds; no erased progress bars."""
     notebook.metadata = nbformat.from_dict(NOTEBOOK_METADATA)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [out for out in cell.outputs if not _is_blank(out)]
             _move_alt(cell)
+            _fold(cell)
         cell.metadata = nbformat.from_dict(
             {key: cell.metadata[key] for key in KEPT_METADATA if key in cell.metadata}
         )
@@ -66,6 +72,14 @@ def _move_alt(cell) -> None:
             width = output.metadata.get("image/png", {}).get("width", 620)
             image = {"alt": output.data["text/plain"], "width": f"{width}px"}
             cell.metadata["mystnb"] = {"image": image}
+
+
+def _fold(cell) -> None:
+    """JupyterLab reads metadata where the site reads tags."""
+    tags = set(cell.metadata.get("tags", []))
+    cell.metadata["jupyter"] = {part: True for part, by in FOLDS.items() if tags & by}
+    if not cell.metadata["jupyter"]:
+        del cell.metadata["jupyter"]
 
 
 if __name__ == "__main__":

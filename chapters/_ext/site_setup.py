@@ -1,10 +1,12 @@
-"""Sphinx glue for the site: links that follow the fork, local MathJax, no dead scripts."""
+"""Sphinx glue for the site: links that follow the fork, anchors of terms, local MathJax, no dead scripts."""
 
 import os
 import re
 import shutil
 from importlib import metadata
 from pathlib import Path
+
+from docutils import nodes
 
 # The two parts of MathJax 3 that a page can ask for; the other 22 MB stay in the package.
 MATHJAX = ("tex-chtml.js", "output/chtml/fonts/woff-v2")
@@ -55,6 +57,21 @@ def set_repository(app, config):
         config.html_baseurl = pages_url(slug)
 
 
+def name_terms(app, doctree):
+    """A plain link to ``glossary.md#term-kv-cache`` leads to the term "KV cache", and MyST knows it.
+
+    A link to a term that is not there stays a warning, and so an error.
+    """
+    anchors = {}
+    for term in doctree.findall(nodes.term):
+        name = "term-" + re.sub(r"[^a-z0-9._]+", "-", term.astext().lower()).strip("-")
+        if any(x.startswith("term-") for x in term["ids"]):
+            term["ids"] = list(dict.fromkeys([*term["ids"], name]))
+            anchors[name] = (term.line, name, term.astext())
+    if anchors:
+        app.env.metadata[app.env.docname].setdefault("myst_slugs", {}).update(anchors)
+
+
 def drop_thebe(app, pagename, templatename, context, doctree):
     """Live cells are off, but sphinx-thebe still declares its constants, twice, which is an error."""
     context["script_files"] = [
@@ -97,6 +114,7 @@ def polish_pages(app, exception):
 
 def setup(app):
     app.connect("config-inited", set_repository)
+    app.connect("doctree-read", name_terms)
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("build-finished", copy_mathjax)
     app.connect("build-finished", polish_pages)

@@ -54,6 +54,15 @@ def test_tags_are_known(path):
         assert not tags(cell) & GPU or tags(cell) >= GPU, "a GPU cell carries all of its tags"
 
 
+@each(EXECUTED)
+def test_what_the_site_folds_is_folded_in_lab(path):
+    for cell in cells(path, "code"):
+        folded = {"hide-input", "hide-cell"} & tags(cell), {"hide-output", "hide-cell"} & tags(cell)
+        parts = ("source_hidden", "outputs_hidden")
+        expected = {part: True for part, by in zip(parts, folded, strict=True) if by}
+        assert cell.metadata.get("jupyter", {}) == expected, "run it anew: make run"
+
+
 @each(ALL)
 def test_first_code_cell_installs_the_course(path):
     first = cells(path, "code")[0]

@@ -79,6 +79,21 @@ def test_what_is_kept_and_what_is_not(run_notebooks, notebook):
     assert caption.data["text/markdown"] == "*Identity.*"
 
 
+def test_what_the_site_folds_is_folded_in_lab(run_notebooks):
+    cells = [
+        nbformat.v4.new_code_cell("1", metadata={"tags": tags, "jupyter": {"source_hidden": True}})
+        for tags in (["hide-input"], ["hide-output", "nbval-ignore-output"], ["hide-cell"], [])
+    ]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    run_notebooks.tidy(notebook)
+    assert [cell.metadata.get("jupyter") for cell in notebook.cells] == [
+        {"source_hidden": True},
+        {"outputs_hidden": True},
+        {"source_hidden": True, "outputs_hidden": True},
+        None,
+    ]
+
+
 def test_a_cell_gets_an_id_where_it_has_none_of_its_own(run_notebooks, notebook):
     raw = json.loads(notebook.read_text(encoding="utf-8"))
     given = [cell["id"] for cell in raw["cells"]]

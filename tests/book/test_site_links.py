@@ -1,69 +1,24 @@
 """The built site: every link resolves, nothing comes from outside, pages are light, figures speak."""
 
-import gzip
-import importlib.util
 import os
 import re
-from functools import cache
-from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
 from fontTools.ttLib import TTFont
+from support.site import GZIP_LIMIT, HTML, RAW_LIMIT, ROOT, Page, extension, weight
 
-ROOT = Path(__file__).parents[2]
-HTML = ROOT / "_build" / "html"
 CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text())
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
 
-RAW_LIMIT, GZIP_LIMIT = 2_500_000, 900_000
-LOADING_RELS = {
-    "stylesheet",
-    "icon",
-    "shortcut",
-    "preload",
-    "modulepreload",
-    "manifest",
-    "prefetch",
-}
-LOADING_TAGS = {"script", "img", "source", "iframe", "embed", "video", "audio", "track"}
-NOT_ICONS = {"fa-solid", "fa-brands", "fa-regular", "fa-lg", "fa-fw"}
 CSS_URL = re.compile(r"""url\(\s*['"]?([^'")]+)|@import\s+['"]([^'"]+)""")
 
 
 def depends(item) -> list[Path]:
     """The built site, and what it was built from."""
     return [HTML, ROOT]
-
-
-class Page(HTMLParser):
-    """What a page offers (ids), points to (links), loads, and shows (images)."""
-
-    def __init__(self, path):
-        super().__init__()
-        self.path, self.ids, self.icons = path, set(), set()
-        self.links, self.loads, self.images = [], [], []
-        self.feed(path.read_text(encoding="utf-8"))
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        attrs = dict(attrs)
-        self.ids |= {attrs[name] for name in ("id", "name") if attrs.get(name)}
-        loads = tag in LOADING_TAGS or LOADING_RELS & set((attrs.get("rel") or "").split())
-        for name in ("href", "src", "data", "poster"):
-            if attrs.get(name) and not (tag == "object" and name == "href"):
-                (self.loads if loads else self.links).append(attrs[name])
-        for candidate in (attrs.get("srcset") or "").split(","):
-            if candidate.strip():
-                self.loads.append(candidate.split()[0])
-        classes = set((attrs.get("class") or "").split())
-        if classes & {"fa", "fas", "fab", "fa-solid", "fa-brands", "fa-regular"}:
-            self.icons |= {name for name in classes if name.startswith("fa-")} - NOT_ICONS
-        if tag == "img":
-            self.images.append((attrs.get("src", ""), attrs.get("alt")))
 
 
 @pytest.fixture(scope="module")
@@ -95,14 +50,6 @@ def css_urls(path):
         url = (match[1] or match[2]).strip()
         if not url.startswith(("data:", "#")):
             yield url
-
-
-@cache
-def weight(path):
-    """Bytes of a file as it lies on the disk, and as a server sends it."""
-    raw = path.read_bytes()
-    text = path.suffix in {".html", ".css", ".js", ".svg", ".json"}
-    return len(raw), len(gzip.compress(raw, 6)) if text else len(raw)
 
 
 def loaded_files(page):
@@ -205,88 +152,3 @@ def test_every_icon_has_a_glyph(pages):
     rules = {name: re.search(rf"\.{name}:before[^{{]*{{content:\"\\(\w+)", css) for name in icons}
     empty = [name for name, rule in rules.items() if not rule or int(rule[1], 16) not in glyphs]
     assert not empty, f"icons that would be drawn as empty boxes: {empty}"
-
-
-# The extensions of the site, without a site.
-
-
-def extension(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "chapters" / "_ext" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize(
-    ("environ", "url", "branch", "baseurl"),
-    [
-        ({}, "https://github.com/a/course", "main", "unchanged"),
-        (
-            {"GITHUB_REPOSITORY": "Alice/fork", "GITHUB_REF": "refs/heads/fix/masks"},
-            "https://github.com/Alice/fork",
-            "fix/masks",
-            "https://alice.github.io/fork/",
-        ),
-        (
-            {"GITHUB_REPOSITORY": "Alice/alice.github.io", "GITHUB_REF": "refs/pull/7/merge"},
-            "https://github.com/Alice/alice.github.io",
-            "main",
-            "https://alice.github.io/",
-        ),
-    ],
-    ids=["no fork", "branch of a fork", "pull request"],
-)
-def test_links_follow_the_fork(monkeypatch, environ, url, branch, baseurl):
-    for name in ("GITHUB_REPOSITORY", "GITHUB_REF", "GITHUB_SERVER_URL"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    options = {"repository_url": "https://github.com/a/course", "repository_branch": "main"}
-    config = SimpleNamespace(html_theme_options=options, html_baseurl="unchanged")
-    extension("site_setup").set_repository(None, config)
-    assert options == {"repository_url": url, "repository_branch": branch}
-    assert config.html_baseurl == baseurl
-
-
-def test_measured_table_is_accessible_and_escaped():
-    html = extension("measured").table_html(
-        {
-            "caption": "a < b",
-            "note": "",
-            "columns": ["case", "time"],
-            "rows": [["x", 0.12346], ["y", True]],
-        }
-    )
-    assert "<caption><span>a &lt; b</span></caption>" in html
-    assert '<th scope="col">time</th>' in html
-    assert '<th scope="row">x</th><td class=number>0.1235</td>' in html
-    assert "<td>yes</td>" in html
-
-
-def test_measured_table_refuses_ragged_rows():
-    data = {"caption": "", "columns": ["case", "time"], "rows": [["x", 1, 2]]}
-    with pytest.raises(ValueError, match="3 cells under 2 columns"):
-        extension("measured").table_html(data)
-
-
-def test_docstrings_become_readable_pages():
-    docstring = [
-        "Lower a score by |i - j|.",
-        "",
-        "    score -> score - |i - j|",
-        "",
-        "Args:",
-        "    slope: ``|x|`` per step.",
-        "",
-        "Cost: n m",
-        "    additions.",
-        "Source: press2022, section 3. Chapter: none.",
-        "Chapter: 02_masks, 09_later.",
-    ]
-    text = "\n".join(extension("docstrings").rewrite(docstring, {"chapters/02_masks"}))
-    assert r"Lower a score by \|i - j\|." in text
-    assert ".. code-block:: text\n\n        score -> score - |i - j|" in text
-    assert "    slope: ``|x|`` per step." in text
-    assert "**Cost.** n m\nadditions." in text
-    assert "**Source.** :cite:t:`press2022`, section 3." in text
-    assert "**Chapter.** :doc:`/chapters/02_masks`, 09_later." in text
