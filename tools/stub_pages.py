@@ -9,23 +9,30 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from run_notebooks import NOTEBOOK_METADATA
 from stub_files import Mechanism, behind, rendered
 
-CODE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"^```python([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ENTRY = r"^ *- file: chapters/\d\d_\w+\n(?: *sections:\n)?(?: *- file: exercises/\d\d_\w+\n)*"
 MAP_ROW = r"^\| \[.*\]\(chapters/\d\d_\w+\.ipynb\).*\n"
 
 
 def notebook(text: str, root: Path) -> str:
-    """The notebook of a Markdown text: a cell for each section and for each block of Python."""
-    cells = []
-    for k, part in enumerate(CODE.split(text)):
-        if k % 2:
-            cells.append(new_code_cell(part.strip()))
-        else:
-            sections = re.split(r"^(?=## )", part, flags=re.MULTILINE)
-            cells += [new_markdown_cell(x.strip()) for x in sections if x.strip()]
+    """The notebook of a Markdown text: a cell for each section and for each block of Python.
+
+    The words behind ```` ```python ```` are the tags of its cell.
+    """
     first = new_code_cell(bootstrap.rendered(root), metadata={"tags": ["bootstrap", "remove-cell"]})
-    made = new_notebook(cells=[cells[0], first, *cells[1:]], metadata=NOTEBOOK_METADATA)
+    texts, blocks = CODE.split(text)[::3], CODE.findall(text)
+    cells = _prose(texts[0])
+    cells.insert(1, first)
+    for (words, code), after in zip(blocks, texts[1:], strict=True):
+        tags = {"tags": words.split()} if words.split() else {}
+        cells += [new_code_cell(code.strip(), metadata=tags), *_prose(after)]
+    made = new_notebook(cells=cells, metadata=NOTEBOOK_METADATA)
     return nbformat.writes(made) + "\n"
+
+
+def _prose(text: str) -> list:
+    sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    return [new_markdown_cell(x.strip()) for x in sections if x.strip()]
 
 
 def master(new: Mechanism) -> str:
