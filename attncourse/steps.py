@@ -78,12 +78,17 @@ def normalize(scores: Float[Tensor, "*b n m"]) -> Float[Tensor, "*b n m"]:
     A row in which every score is minus infinity may read nothing: its weights are all 0, and so
     is its gradient. (A bare softmax gives NaN there.)
 
+    Cost: training keeps one table of weights; two with an empty row, or where nobody looks for
+    one (under ``torch.compile`` and ``vmap``, and on a GPU, which would have to be waited for).
     Source: vaswani2017, eq. 1; the empty row follows PyTorch's ``scaled_dot_product_attention``.
     Chapter: 01_dot_product, the empty row in 02_masks.
     """
     empty = (scores == -math.inf).all(dim=-1, keepdim=True)
     # Filled before *and* after: the softmax never sees the empty row, so no NaN enters backward.
-    return torch.softmax(scores.masked_fill(empty, 0.0), dim=-1).masked_fill(empty, 0.0)
+    # Only where there is one: backward would keep the second table beside the first.
+    fill = _perhaps_any(empty)
+    weights = torch.softmax(scores.masked_fill(empty, 0.0) if fill else scores, dim=-1)
+    return weights.masked_fill(empty, 0.0) if fill else weights
 
 
 def mix(
@@ -217,6 +222,16 @@ def repeat_heads(x: Tensor, num_heads: int) -> Tensor:
             f"{num_heads} and {x.size(-3)}; use a divisor of {num_heads}"
         )
     return x.repeat_interleave(num_heads // x.size(-3), dim=-3)
+
+
+def _perhaps_any(found: Tensor) -> bool:
+    """False if nothing is ``True`` in it; ``True`` also where that cannot be told at once."""
+    if torch.compiler.is_compiling() or found.device.type != "cpu":
+        return True
+    try:
+        return bool(found.any())
+    except RuntimeError:  # inside vmap, or traced: there are no values to look at
+        return True
 
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:

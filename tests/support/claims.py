@@ -5,7 +5,7 @@ Like contracts, claims are functions of the package under test, which may be a m
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from attncourse import spec
@@ -106,6 +106,47 @@ def one_step_at_a_time_is_attention(p):
     weights = p.steps.normalize(scores)
     together = p.steps.attention(q, k, v, attn_mask=visible, score_mod=rule)
     close((p.steps.mix(weights, v), weights), together, atol=0.0)
+
+
+@claim
+def training_keeps_one_table_of_weights(p):
+    q, k, v = (torch.randn(B, H, *size, requires_grad=True) for size in ((N, D), (M, D), (M, E)))
+    for mask in (None, spec.causal(N, M), torch.zeros(N, M)):
+        weights = p.steps.attention(q, k, v, attn_mask=mask)[1]
+        kept = tables_kept(lambda mask=mask: p.steps.attention(q, k, v, attn_mask=mask), N, M)
+        assert len(kept) == 1, f"backward keeps {len(kept)} tables of {N} x {M}"
+        close(kept[0].view_as(weights), weights, atol=0.0)
+
+
+def tables_kept(call, n: int, m: int) -> list[Tensor]:
+    """The float tensors of n x m that ``call`` leaves for backward, each storage once."""
+    kept = {}
+
+    def keep(x):
+        if x.is_floating_point() and x.shape[-2:] == (n, m):
+            kept[x.untyped_storage().data_ptr()] = x
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        result = call()  # kept alive, so that no storage is used twice
+    del result
+    return list(kept.values())
+
+
+@claim
+def normalize_is_the_same_traced_batched_and_compiled(p):
+    """With an empty row and without one; where nobody can look for it, both rows are filled."""
+    for forbidden in ([], [(0, 1)]):
+        scores = torch.randn(B, H, N, M)
+        for b, i in forbidden:
+            scores[b, :, i] = -torch.inf
+        expected = p.steps.normalize(scores)
+        close(torch.vmap(p.steps.normalize)(scores), expected, atol=0.0)
+        sums = torch.func.grad(lambda x: p.steps.normalize(x).square().sum())(scores)
+        assert sums.isfinite().all()
+        compiled = torch.compile(p.steps.normalize, backend="eager", fullgraph=True)
+        close(compiled(scores), expected, atol=0.0)
+    assert p.steps.normalize(scores.to("meta")).shape == scores.shape
 
 
 @claim

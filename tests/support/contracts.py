@@ -131,11 +131,15 @@ def empty_row(make):
     visible = torch.ones_like(weights, dtype=torch.bool)
     visible[:, :, 0] = False
     added = torch.zeros_like(weights).masked_fill(~visible, -torch.inf)
+    full_output, full_weights = variant.masked(torch.ones_like(visible), *variant.inputs)
     sources = learnable(variant)
     for mask in (visible, added):
         output, weights = variant.masked(mask, *variant.inputs)
         close(weights[:, :, 0], torch.zeros_like(weights[:, :, 0]))
         close(output, variant.remake(weights, *variant.inputs))
+        # The other rows do not notice.
+        close(weights[:, :, 1:], full_weights[:, :, 1:])
+        close(output[..., 1:, :], full_output[..., 1:, :])
         reached = gradients([output[..., 0, :], weights[:, :, 0]], sources)
         # What a constant bias adds to the empty row is all that may learn from it.
         constant = [name == "out_proj.bias" for name, _ in named(variant)]
