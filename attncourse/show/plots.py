@@ -8,6 +8,7 @@ import matplotlib as mpl
 import seaborn as sns
 import torch
 from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from attncourse.show.diagrams import five_steps, head_sharing_diagram, multi_head_diagram
@@ -33,6 +34,7 @@ def heatmap(
     visible: Tensor | None = None,
     vmax: float | None = 1.0,
     annotate: bool = False,
+    marked: Tensor | None = None,
     caption: str = "",
 ) -> Figure:
     """One attention map (n, m): dark is 0, bright is ``vmax``.
@@ -43,6 +45,7 @@ def heatmap(
         visible: bool (n, m), ``True`` = may attend; the other pairs are hatched.
         vmax: value of the brightest colour; ``None`` takes the largest weight.
         annotate: write the number into each cell; for maps of up to 8 x 8.
+        marked: bool (n, m), these cells get a frame: where the weight should lie.
     """
     return heatmaps(
         {"": weights},
@@ -51,6 +54,7 @@ def heatmap(
         visible=visible,
         vmax=vmax,
         annotate=annotate,
+        marked=marked,
         caption=caption,
     )
 
@@ -63,13 +67,14 @@ def heatmaps(
     visible: Tensor | None = None,
     vmax: float | None = 1.0,
     annotate: bool = False,
+    marked: Tensor | None = None,
     caption: str = "",
 ) -> Figure:
     """Several attention maps side by side, one scale of colours for all; keys name the panels."""
     _check_maps(weights, queries, keys, visible)
     weights = {name: w.detach().float().cpu() for name, w in weights.items()}
     vmax = max(w.max().item() for w in weights.values()) if vmax is None else vmax
-    columns = min(len(weights), 3)
+    columns = 2 if len(weights) == 4 else min(len(weights), 3)
     rows = -(-len(weights) // columns)
     side = {1: 4.2, 2: 3.2, 3: 2.3}[columns]
     n, m = next(iter(weights.values())).shape
@@ -81,6 +86,7 @@ def heatmaps(
             ax.set_axis_off()
         for ax, (name, w) in zip(axes.flat, weights.items(), strict=False):
             _draw_heatmap(ax, w, queries, keys, visible, vmax, annotate)
+            _frame(ax, marked)
             ax.set_title(name, fontsize=11)
         canvas.colorbar(axes.flat[0].collections[0], ax=axes, label="weight", shrink=0.8)
     alt = " ".join(_describe_map(name, w, visible) for name, w in weights.items())
@@ -125,6 +131,12 @@ def _draw_heatmap(ax, w, queries, keys, visible, vmax, annotate):
     crowded = keys is not None and m * max(map(len, keys)) > 32
     ax.tick_params(axis="x", rotation=90 if crowded else 0)
     ax.tick_params(axis="y", rotation=0)
+
+
+def _frame(ax, marked: Tensor | None) -> None:
+    """A bright frame around each marked cell."""
+    for i, j in [] if marked is None else marked.nonzero().tolist():
+        ax.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor="#ff5a1f", linewidth=1.4))
 
 
 def _ticks(labels: list[str] | None, n: int) -> list:

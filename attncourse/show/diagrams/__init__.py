@@ -2,7 +2,10 @@
 
 from attncourse.show.diagrams.boxes import STEPS, arrow, blank, box, five_steps
 from attncourse.show.diagrams.curves import samples
-from attncourse.show.diagrams.heads import head_sharing_diagram, multi_head_diagram
+from attncourse.show.diagrams.head_table import head_table
+from attncourse.show.diagrams.heads import head_sharing_diagram
+from attncourse.show.diagrams.reshape import heads_diagram, multi_head_diagram
+from attncourse.show.diagrams.sentence import arcs_diagram
 from attncourse.show.diagrams.tables import one_row, score_table
 from attncourse.show.diagrams.vectors import ROLES, arcs, arrows
 
@@ -10,12 +13,15 @@ __all__ = [
     "ROLES",
     "STEPS",
     "arcs",
+    "arcs_diagram",
     "arrow",
     "arrows",
     "blank",
     "box",
     "five_steps",
     "head_sharing_diagram",
+    "head_table",
+    "heads_diagram",
     "multi_head_diagram",
     "one_row",
     "samples",

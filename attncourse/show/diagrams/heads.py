@@ -1,35 +1,9 @@
-"""How a layer is cut into heads, and which heads share a key and a value."""
+"""Which heads share a key and a value."""
 
 import matplotlib as mpl
 
 from attncourse.show.diagrams.boxes import arrow, blank, box
 from attncourse.show.figure import ACCENT, INK, PALE, STYLE, Figure
-
-
-def multi_head_diagram(num_heads: int = 3, caption: str = "") -> Figure:
-    """The way of a sequence through multi-head attention: project, split, attend, merge, project."""
-    with mpl.rc_context(STYLE):
-        canvas, ax = blank(6.6, 3.4)
-        middle = num_heads * 1.2 / 2
-        for row, name in ((1.9, "value"), (0, "key"), (-1.9, "query")):
-            y = middle + row
-            box(ax, 0, y - 0.45, 1.5, 0.9, name, PALE)
-            box(ax, 2.2, y - 0.45, 1.3, 0.9, f"$W^{name[0].upper()}$", PALE)
-            arrow(ax, (1.5, y), (2.2, y))
-            for h in range(num_heads):
-                arrow(ax, (3.5, y), (5.2, h * 1.2 + 0.6))
-        for h in range(num_heads):
-            box(ax, 5.2, h * 1.2 + 0.15, 2.6, 0.9, f"attention {num_heads - 1 - h}", ACCENT)
-            arrow(ax, (7.8, h * 1.2 + 0.6), (8.7, middle))
-        box(ax, 8.7, middle - 0.45, 1.6, 0.9, "concat", PALE)
-        box(ax, 11, middle - 0.45, 1.3, 0.9, "$W^O$", PALE)
-        arrow(ax, (10.3, middle), (11, middle))
-    alt = (
-        f"Query, key and value are each projected by one matrix and cut into {num_heads} heads; "
-        f"each head runs its own attention; the {num_heads} outputs are concatenated and "
-        f"projected by the output matrix."
-    )
-    return Figure(canvas, alt, caption)
 
 
 def head_sharing_diagram(
