@@ -35,6 +35,18 @@ def reversal_map(length: int = 16) -> Bool[Tensor, "n m"]:
     return torch.eye(length, dtype=torch.bool).flip(1)
 
 
+def card_before(generator: Generator, batch: int = 64, cards: int = 16) -> Batch:
+    """A shuffled deck of cards: name the card that lies before each. Card 0 has none and is ignored.
+
+    Without order all other cards are alike: log(cards - 1) nats. Who knows which cards lie before a card,
+    and not in which order, pays the mean of log(i) over i = 1 .. cards - 1.
+    """
+    deck = torch.stack([torch.randperm(cards, generator=generator) for _ in range(batch)])
+    before = deck.roll(1, dims=1)
+    before[:, 0] = IGNORE
+    return Batch((deck,), before)
+
+
 def next_random_token(
     generator: Generator, batch: int = 64, length: int = 16, vocab: int = 16
 ) -> Batch:

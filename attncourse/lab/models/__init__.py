@@ -3,11 +3,13 @@
 from attncourse.lab.models.attention_only import AttentionOnly, Translator
 from attncourse.lab.models.forecast import Forecaster
 from attncourse.lab.models.language import LanguageModel, manual
+from attncourse.lab.models.positioned import KINDS, Positioned
 from attncourse.lab.models.stacks import Decoder, Encoder, Transformer
 from attncourse.lab.models.tokenizer import Tokenizer
 from attncourse.lab.models.transformer import DecoderLayer, EncoderLayer, FeedForward
 
 __all__ = [
+    "KINDS",
     "AttentionOnly",
     "Decoder",
     "DecoderLayer",
@@ -16,6 +18,7 @@ __all__ = [
     "FeedForward",
     "Forecaster",
     "LanguageModel",
+    "Positioned",
     "Tokenizer",
     "Transformer",
     "Translator",

@@ -57,8 +57,10 @@ class Positioned(nn.Module):
         if kind == "T5":
             self.table = nn.Parameter(torch.zeros(num_heads, 32))
 
-    def forward(self, tokens: Int[Tensor, "b n"]) -> Float[Tensor, "b n vocab"]:
-        """Logits for each position."""
+    def forward(
+        self, tokens: Int[Tensor, "b n"], window: int | None = None
+    ) -> Float[Tensor, "b n vocab"]:
+        """Logits for each position; with a ``window``, from the last so many tokens in each layer."""
         positions = torch.arange(tokens.size(1), device=tokens.device)
         x = self.token(tokens)
         if self.kind == "learned":
@@ -67,7 +69,7 @@ class Positioned(nn.Module):
             x = x + sinusoidal(positions, x.size(-1)).to(x)
         x = self.encoder(
             x,
-            attn_mask=self.bias(positions),
+            attn_mask=self._mask(positions, window),
             is_causal=self.is_causal,
             positions=positions if self.kind == "rotary" else None,
         )
@@ -83,6 +85,13 @@ class Positioned(nn.Module):
             return None
         n = len(positions)
         return modify(torch.zeros(1, self.num_heads, n, n, device=positions.device), rule)
+
+    def _mask(self, positions: Tensor, window: int | None) -> Tensor | None:
+        bias = self.bias(positions)
+        if window is None:
+            return bias
+        near = positions[:, None] - positions < window
+        return near if bias is None else bias.masked_fill(~near, -torch.inf)
 
     def _bucket(self, distance: Tensor) -> Tensor:
         return t5_bucket(distance, 32, self.furthest, bidirectional=not self.is_causal)

@@ -1,9 +1,11 @@
 """Pictures of ideas, drawn by code: a file for each kind, all of them to be had from here."""
 
 from attncourse.show.diagrams.boxes import STEPS, arrow, blank, box, five_steps
+from attncourse.show.diagrams.clocks import clocks, same_words, turned_pairs
 from attncourse.show.diagrams.curves import samples
 from attncourse.show.diagrams.head_table import head_table
 from attncourse.show.diagrams.heads import head_sharing_diagram
+from attncourse.show.diagrams.lengths import beyond_training
 from attncourse.show.diagrams.reshape import heads_diagram, multi_head_diagram
 from attncourse.show.diagrams.sentence import arcs_diagram
 from attncourse.show.diagrams.tables import one_row, score_table
@@ -16,14 +18,18 @@ __all__ = [
     "arcs_diagram",
     "arrow",
     "arrows",
+    "beyond_training",
     "blank",
     "box",
+    "clocks",
     "five_steps",
     "head_sharing_diagram",
     "head_table",
     "heads_diagram",
     "multi_head_diagram",
     "one_row",
+    "same_words",
     "samples",
     "score_table",
+    "turned_pairs",
 ]

@@ -3,7 +3,7 @@
 import math
 
 import matplotlib as mpl
-from matplotlib.patches import Arc, Circle
+from matplotlib.patches import Arc, Circle, FancyBboxPatch
 
 from attncourse.show.diagrams.boxes import arrow, blank, box
 from attncourse.show.figure import ACCENT, INK, PALE, STYLE, Figure
@@ -17,16 +17,19 @@ def same_words(first: list[str], second: list[str], caption: str = "") -> Figure
         raise ValueError(f"both must hold the same words; got {first} and {second}")
     words = sorted(set(first), key=first.index)
     with mpl.rc_context(STYLE):
-        canvas, ax = blank(5.4, 2.9)
-        for left, sentence, colour in ((0, first, PALE), (7, second, PALE)):
+        canvas, ax = blank(5.4, 3.0)
+        bag = "round,pad=0,rounding_size=0.5"
+        ax.add_patch(FancyBboxPatch((3.5, -1.1), 6.2, 3.1, boxstyle=bag, facecolor="white",
+                                    edgecolor=INK, linestyle="--"))  # fmt: skip
+        for left, sentence in ((0, first), (7, second)):
             for k, word in enumerate(sentence):
-                box(ax, left + 2 * k, 3.4, 1.8, 0.9, word, colour)
-                ax.text(left + 2 * k + 0.9, 4.6, str(k), ha="center", va="bottom", color=INK)
-            arrow(ax, (left + 2.9, 3.2), (6.4 + (left - 3.5) * 0.35, 1.9))
-        ax.add_patch(Circle((6.4, 0.4), 0.01, alpha=0))
-        for word, (x, y) in zip(words, ((4.2, 0.6), (6.8, 0.9), (5.4, -0.6)), strict=False):
+                box(ax, left + 2 * k, 3.9, 1.8, 0.9, word, PALE)
+                ax.text(left + 2 * k + 0.9, 5.0, str(k), ha="center", va="bottom", color=INK)
+            arrow(ax, (left + 2.9, 3.7), (5.2 + left / 3, 2.1))
+        for word, (x, y) in zip(words, ((3.9, 0.5), (7.2, 0.8), (5.6, -0.8)), strict=False):
             box(ax, x, y, 1.8, 0.9, word, ACCENT)
-        ax.set_ylim(-0.9, 5.4)
+        ax.text(6.6, -1.3, "without positions", ha="center", va="top", color=INK)
+        ax.set_ylim(-2.2, 5.7)
     alt = (
         f"Above, two sentences with their positions 0 to {len(first) - 1}: {' '.join(first)}, and "
         f"{' '.join(second)}. Both arrows lead to the same {len(words)} words without an order."
