@@ -255,3 +255,44 @@ def sinusoidal(position: int, width: int, base: float = 10_000.0) -> list[float]
         angle = position * base ** (-2 * i / width)
         vector += [math.sin(angle), math.cos(angle)]
     return vector
+
+
+def layer_norm(x: Tensor, params: dict[str, Tensor], eps: float = 1e-5) -> Tensor:
+    """y(b, i) = (x(b, i) - mean) / sqrt(variance + eps) * weight + bias, mean and variance over the width."""
+    rows = []
+    for row in x.reshape(-1, x.size(-1)):
+        mean = sum(row) / len(row)
+        variance = sum((row - mean) ** 2) / len(row)
+        rows.append((row - mean) / torch.sqrt(variance + eps) * params["weight"] + params["bias"])
+    return torch.stack(rows).reshape(x.shape)
+
+
+def transformer_layer(
+    x: Tensor,
+    params: dict[str, Tensor],
+    num_heads: int,
+    memory: Tensor | None = None,
+    memory_mask: Tensor | None = None,
+    norm_first: bool = True,
+    **options,
+) -> Tensor:
+    """An encoder layer or, with a memory, a decoder layer: vaswani2017, sections 3.1 and 3.3."""
+
+    def of(part: str) -> dict[str, Tensor]:
+        return {k[len(part) + 1 :]: p for k, p in params.items() if k.startswith(part + ".")}
+
+    def feed_forward(y: Tensor) -> Tensor:
+        hidden = linear(y, of("feed_forward.0")["weight"], of("feed_forward.0")["bias"])
+        bent = hidden * (hidden > 0)
+        return linear(bent, of("feed_forward.2")["weight"], of("feed_forward.2")["bias"])
+
+    def read(part: str, y: Tensor, z: Tensor, **options) -> Tensor:
+        return multi_head_attention(y, z, z, of(part), num_heads, **options)[0]
+
+    parts = [lambda y: read("attention", y, y, **options), feed_forward]
+    if memory is not None:
+        parts.insert(1, lambda y: read("cross", y, memory, attn_mask=memory_mask))
+    for k, part in enumerate(parts):
+        norm = of(f"norms.{k}")
+        x = x + part(layer_norm(x, norm)) if norm_first else layer_norm(x + part(x), norm)
+    return x

@@ -3,6 +3,7 @@
 Each task draws a `Batch` from a generator, so the same seed gives the same data.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -113,6 +114,34 @@ def look_back(
     for k in range(1, offsets + 1):
         targets[:, k:, k - 1] = tokens[:, :-k]
     return Batch((tokens,), targets)
+
+
+def digit_sums(generator: Generator, batch: int = 32, length: int = 10) -> Batch:
+    """Report the last digit of each digit plus the one before it: 7 after 8 is 5.
+
+    Attention can fetch the digit before; to add two digits modulo 10 is no weighted mean.
+    """
+    digits = random_tokens(generator, batch, length, 10)
+    targets = torch.full_like(digits, IGNORE)
+    targets[:, 1:] = (digits[:, 1:] + digits[:, :-1]) % 10
+    return Batch((digits,), targets)
+
+
+def noisy_waves(
+    generator: Generator, batch: int = 64, length: int = 32, horizon: int = 4, noise: float = 0.1
+) -> Batch:
+    """Forecast a signal: the sum of two sines with periods from 6 to 24 steps and any phase.
+
+    Inputs are the last ``length`` values (b, n), each with normal noise of this size. Targets are the next
+    ``horizon`` values (b, horizon) without noise: nobody can forecast noise, so it would only raise all
+    errors alike.
+    """
+    time = torch.arange(length + horizon)
+    period = 6 + 18 * torch.rand(batch, 2, 1, generator=generator)
+    phase = 2 * math.pi * torch.rand(batch, 2, 1, generator=generator)
+    clean = torch.sin(2 * math.pi * time / period + phase).sum(dim=1)
+    past = clean[:, :length] + noise * torch.randn(batch, length, generator=generator)
+    return Batch((past,), clean[:, length:])
 
 
 def vector_lookup(
