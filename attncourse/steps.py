@@ -78,15 +78,15 @@ def normalize(scores: Float[Tensor, "*b n m"]) -> Float[Tensor, "*b n m"]:
     A row in which every score is minus infinity may read nothing: its weights are all 0, and so
     is its gradient. (A bare softmax gives NaN there.)
 
-    Cost: training keeps one table of weights; two with an empty row, or where nobody looks for
+    Cost: training keeps one table of weights; two with an empty row, or where nothing looks for
     one (under ``torch.compile`` and ``vmap``, and on a GPU, which would have to be waited for).
     Source: vaswani2017, eq. 1; the empty row follows PyTorch's ``scaled_dot_product_attention``.
     Chapter: 01_dot_product, the empty row in 02_masks.
     """
     empty = (scores == -math.inf).all(dim=-1, keepdim=True)
     # Filled before *and* after: the softmax never sees the empty row, so no NaN enters backward.
-    # Only where there is one: backward would keep the second table beside the first.
-    fill = _perhaps_any(empty)
+    # In training only where there is one: backward would keep a second table beside the first.
+    fill = not scores.requires_grad or _perhaps_any(empty)
     weights = torch.softmax(scores.masked_fill(empty, 0.0) if fill else scores, dim=-1)
     return weights.masked_fill(empty, 0.0) if fill else weights
 

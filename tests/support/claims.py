@@ -6,6 +6,7 @@ Like contracts, claims are functions of the package under test, which may be a m
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from attncourse import spec
@@ -133,6 +134,22 @@ def tables_kept(call, n: int, m: int) -> list[Tensor]:
     return list(kept.values())
 
 
+class OnlyTensors(TorchDispatchMode):
+    """Fails where a number is read out of a tensor."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        assert isinstance(result, Tensor), f"{function} returned {result}"
+        return result
+
+
+@claim
+def without_gradients_nothing_waits_for_a_number(p):
+    scores = torch.randn(B, H, N, M)
+    with OnlyTensors():
+        p.steps.normalize(scores)
+
+
 @claim
 def normalize_is_the_same_traced_batched_and_compiled(p):
     """With an empty row and without one; where nobody can look for it, both rows are filled."""
@@ -141,12 +158,15 @@ def normalize_is_the_same_traced_batched_and_compiled(p):
         for b, i in forbidden:
             scores[b, :, i] = -torch.inf
         expected = p.steps.normalize(scores)
-        close(torch.vmap(p.steps.normalize)(scores), expected, atol=0.0)
+        close(torch.vmap(p.steps.normalize)(scores.clone().requires_grad_()), expected, atol=0.0)
         sums = torch.func.grad(lambda x: p.steps.normalize(x).square().sum())(scores)
         assert sums.isfinite().all()
+        batched = torch.func.vmap(torch.func.grad(lambda x: p.steps.normalize(x)[0].sum()))
+        assert batched(scores).isfinite().all()
         compiled = torch.compile(p.steps.normalize, backend="eager", fullgraph=True)
-        close(compiled(scores), expected, atol=0.0)
-    assert p.steps.normalize(scores.to("meta")).shape == scores.shape
+        close(compiled(scores.clone().requires_grad_()), expected, atol=0.0)
+    meta = torch.empty(scores.shape, device="meta", requires_grad=True)
+    assert p.steps.normalize(meta).shape == scores.shape
 
 
 @claim
