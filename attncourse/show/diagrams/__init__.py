@@ -6,6 +6,12 @@ from attncourse.show.diagrams.curves import samples
 from attncourse.show.diagrams.head_table import head_table
 from attncourse.show.diagrams.heads import head_sharing_diagram
 from attncourse.show.diagrams.lengths import beyond_training
+from attncourse.show.diagrams.mask_tables import (
+    mask_rules,
+    mask_then_softmax,
+    mask_too_late,
+    padded_batch,
+)
 from attncourse.show.diagrams.reshape import heads_diagram, multi_head_diagram
 from attncourse.show.diagrams.sentence import arcs_diagram
 from attncourse.show.diagrams.tables import one_row, score_table
@@ -26,8 +32,12 @@ __all__ = [
     "head_sharing_diagram",
     "head_table",
     "heads_diagram",
+    "mask_rules",
+    "mask_then_softmax",
+    "mask_too_late",
     "multi_head_diagram",
     "one_row",
+    "padded_batch",
     "same_words",
     "samples",
     "score_table",

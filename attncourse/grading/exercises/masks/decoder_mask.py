@@ -95,9 +95,9 @@ MISTAKES += [RIGHT.but(says, given=partial(given, real=real)) for says, real in 
 
 EXERCISE = Exercise(
     name="decoder_mask", title="The mask of a decoder", kind="Implement",
-    points=2, difficulty=2, minutes=10, needs="section 'Two rules at once' of chapter 2",
+    points=2, difficulty=2, minutes=10, needs="section 'Messages of different lengths need a second rule' of chapter 2",
     judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Write the two rules alone first. Which axes of (b, 1, n, n) does each of them need?",
-           "The causal rule is (n, n). The padding rule compares j, (n,), with lengths[:, None, None, None].",
-           "j = torch.arange(n); (j <= j[:, None]) & (j < lengths[:, None, None, None])."),
+           "The causal rule needs the last two axes, the padding rule the first and the last; an axis of size 1 repeats.",
+           "Give the lengths three more axes of size 1, compare them with the key positions, and join both rules with &."),
 )  # fmt: skip

@@ -127,9 +127,10 @@ MISTAKES += [RIGHT.but(says, **{"finish": unchanged, **steps}) for says, steps i
 
 EXERCISE = Exercise(
     name="empty_row", answer="attention", title="The empty row", kind="Repair",
-    points=3, difficulty=3, minutes=20, needs="section 'The empty row' of chapter 2",
+    points=3, difficulty=3, minutes=20,
+    needs="section 'With the filler on the left, a row can be empty' of chapter 2",
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Find the empty rows before the softmax: ~mask.any(dim=-1, keepdim=True).",
            "Repair the row at the latest in the weights, before they meet the values; safest before the softmax.",
-           "Fill the scores of empty rows with 0.0 before the softmax, and their weights with 0.0 after it."),
+           "Give the softmax something harmless in the empty rows, and overwrite what it makes of them."),
 )  # fmt: skip

@@ -207,7 +207,7 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
      probing(rtol=1e-5)),
     ("Without abs() a leak that only lowers the output goes unseen.", probing(seen=lambda moved: moved)),
     ("Without abs() a leak that only raises the output goes unseen in before - after.", probing(seen=torch.neg)),
-    *(("In a mean or sum ups and downs cancel; take abs() of each number, then the maximum.", probing(seen=seen))
+    *(("In a mean or sum ups and downs cancel, in its gradient too; look at each number of the output alone.", probing(seen=seen))
       for seen in (lambda moved: moved.mean().abs(), lambda moved: moved.sum().abs())),
     ("In the mean a faint leak in one number goes under; take the maximum.",
      probing(seen=lambda moved: moved.abs().mean())),
@@ -227,9 +227,9 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
 
 EXERCISE = Exercise(
     name="find_the_leak", answer="first_leak", title="Find the leak", kind="Measure",
-    points=2, difficulty=3, minutes=15, needs="section 'The leak you cannot see in the loss' of chapter 2",
+    points=2, difficulty=3, minutes=15, needs="section 'Change one token and see who moves' of chapter 2",
     judge=Counts(RIGHT, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("For one position i: put random numbers at all positions after i. The output at i must stay.",
-           "Work on a copy: changed = x.clone(); changed[:, i + 1 :] = torch.randn_like(...).",
-           "Return the first i for which (model(changed) - model(x))[:, i].abs().max() > 1e-6, else -1."),
+           "Work on a copy (x.clone()), so that x stays, and keep what the model says of the unchanged x.",
+           "Go through i from 0: noise after i, run the model, and look for the largest move of any number at i."),
 )  # fmt: skip

@@ -91,6 +91,10 @@ FINITE = {  # what is taken as hidden -> by which rule
     "a large positive number is": lambda x: (x != -math.inf) & (x < 1e6),
 }  # fmt: skip
 MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
+    ('Numbers are compared with 0 by > or >=; in "zero_hides" only 0 hides, in "additive" only minus infinity.',
+     reading(zero_hides=lambda x: x > 0, additive=lambda x: x >= 0)),
+    ('Numbers are compared with 0 by > or >=; in "zero_hides" only 0 hides, in "additive" only minus infinity.',
+     reading(lambda x, _: x >= 0, zero_hides=lambda x: x > 0, additive=lambda x: x >= 0)),
     ('Every mask is read by the rule "0 hides"; that is one convention of four.', lambda x, _: x != 0),
     ('The rule "0 hides" is applied to all conventions.', reading(**dict.fromkeys(VISIBLE, lambda x: x != 0))),
     ('"hidden" is not inverted: there True means that the pair is hidden.', reading(hidden=lambda x: x)),
@@ -130,6 +134,6 @@ EXERCISE = Exercise(
     hints=(
         "Ask of each convention: which entries hide? True, 0, minus infinity, or False.",
         'Two of the four need no logic at all, and "hidden" is the opposite of "attend".',
-        'mask, ~mask, mask != 0, mask != -math.inf; and a final "raise ValueError(convention)".',
+        "One branch for each name. Two of them compare with the one value that hides; the last line raises.",
     ),
 )  # fmt: skip

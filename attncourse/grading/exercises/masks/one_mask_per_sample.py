@@ -110,9 +110,9 @@ MISTAKES += [RIGHT.but(says, given=reading(lambda x, q, f=align: f(x, q.size(1))
 
 EXERCISE = Exercise(
     name="one_mask_per_sample", answer="attention_per_sample", title="One mask per sample", kind="Repair",
-    points=2, difficulty=2, minutes=10, needs="section 'Where it breaks' of chapter 2",
+    points=2, difficulty=2, minutes=10, needs="section 'Where it breaks: four bugs to find' of chapter 2",
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Broadcasting aligns axes from the right. Write (b, n, m) under (b, h, n, m) and look.",
            "A mask with three axes needs a fourth, of size 1, at the place of the heads.",
-           "if mask.dim() == 3: mask = mask[:, None]. Masks with two or four axes stay as they are."),
+           "Count the axes of the mask. Only with three of them put one in, behind the samples; leave the others alone."),
 )  # fmt: skip
