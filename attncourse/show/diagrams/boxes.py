@@ -17,14 +17,16 @@ def blank(width: float, height: float):
     return canvas, ax
 
 
-def box(ax, x, y, width, height, text, colour):
+def box(ax, x, y, width, height, text, colour, fontsize=None):
     """A box with round corners whose lower left one is at (x, y), and a text in its middle."""
     ink = "white" if colour == ACCENT else INK
     style = "round,pad=0,rounding_size=0.12"
     ax.add_patch(
         FancyBboxPatch((x, y), width, height, boxstyle=style, facecolor=colour, edgecolor=INK)
     )
-    ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", color=ink)
+    ax.text(
+        x + width / 2, y + height / 2, text, ha="center", va="center", color=ink, fontsize=fontsize
+    )
     ax.update_datalim([(x, y), (x + width, y + height)])
     ax.autoscale_view()
 
@@ -43,10 +45,10 @@ def five_steps(changed: str | None = None, caption: str = "") -> Figure:
     if changed is not None and changed not in STEPS:
         raise ValueError(f"changed must be one of {', '.join(STEPS)}; got {changed!r}")
     with mpl.rc_context(STYLE):
-        canvas, ax = blank(6.6, 1.1)
+        canvas, ax = blank(4.6, 0.7)  # a phone shows it without making it smaller
         for k, step in enumerate(STEPS):
-            box(ax, 2 * k, 0, 1.5, 0.9, step, ACCENT if step == changed else PALE)
+            box(ax, 2 * k, 0, 1.7, 0.9, step, ACCENT if step == changed else PALE, 9.5)
             if k:
-                arrow(ax, (2 * k - 0.5, 0.45), (2 * k, 0.45))
+                arrow(ax, (2 * k - 0.3, 0.45), (2 * k, 0.45))
     which = f"; {changed} is highlighted" if changed else ""
     return Figure(canvas, f"Five boxes in a row: {', '.join(STEPS)}{which}.", caption)

@@ -74,7 +74,7 @@ MISTAKES += [
 
 EXERCISE = Exercise(
     name="scaled_dot_product_attention", title="Scaled dot-product attention", kind="Implement",
-    points=3, difficulty=2, minutes=15, needs="sections 'By hand' and 'The function' of chapter 1",
+    points=3, difficulty=2, minutes=15, needs="section 'The formula, as the field writes it' of chapter 1",
     judge=Calls(spec.scaled_dot_product_attention, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Four lines: scores, scale, softmax, mix. Write the shape of each as a comment first.",
