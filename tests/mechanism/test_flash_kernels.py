@@ -37,21 +37,26 @@ class Shape(NamedTuple):
     scale: float | None = None
 
 
+# The interpreter is slow: as few heads and tiles as show a border, three turns or two of each loop.
 SHAPES = {
-    "whole tiles": Shape(1, 2, 2, 64, 128, 32, 32),
-    "ragged, unequal, wider values": Shape(2, 3, 3, 37, 83, 16, 24),
-    "causal, whole tiles": Shape(1, 2, 2, 96, 96, 16, 16, True),
-    "causal, ragged, grouped": Shape(2, 6, 2, 71, 53, 24, 40, True),
-    "causal, more keys than queries": Shape(1, 2, 1, 35, 97, 16, 16, True),
-    "causal, the ends aligned": Shape(1, 4, 2, 35, 84, 16, 16, True, 49),
-    "causal, empty rows": Shape(1, 2, 1, 97, 35, 16, 16, True, -62),
+    "whole tiles": Shape(1, 2, 2, 64, 64, 32, 32),
+    "ragged, unequal, wider values": Shape(2, 3, 3, 35, 51, 16, 24),
+    "causal, whole tiles": Shape(1, 1, 1, 64, 64, 16, 16, True),
+    "causal, ragged, grouped": Shape(2, 4, 2, 37, 35, 24, 40, True),
+    "causal, more keys than queries": Shape(1, 2, 1, 35, 69, 16, 16, True),
+    "causal, the ends aligned": Shape(1, 2, 1, 35, 52, 16, 16, True, 17),
+    "causal, empty rows": Shape(1, 2, 1, 68, 34, 16, 16, True, -34),
     "everything hidden": Shape(1, 1, 1, 7, 5, 16, 16, True, -50),
     "single token": Shape(1, 1, 1, 1, 1, 16, 16, True),
-    "one query, many keys": Shape(1, 4, 1, 1, 200, 32, 32),
+    "one query, many keys": Shape(1, 2, 1, 1, 70, 32, 32),
     "no keys": Shape(1, 2, 2, 3, 0, 16, 16),
     "no queries": Shape(1, 2, 2, 0, 5, 16, 16),
-    "large scale": Shape(1, 2, 2, 40, 60, 16, 16, True, 0, 30.0),
+    "large scale": Shape(1, 1, 1, 35, 51, 16, 16, True, 0, 30.0),
     "widest head": Shape(1, 1, 1, 33, 33, 256, 256, True),
+}
+TABLES = {  # a border of the tiles in use, which are larger
+    "causal, ragged, grouped": Shape(1, 2, 1, 71, 67, 24, 40, True),
+    "causal, empty rows": Shape(1, 2, 1, 97, 35, 16, 16, True, -62),
 }
 SMALL = Tile(32, 16, 4, 2)  # rows and columns differ, so that confusing them shows
 TALL = Tile(16, 32, 4, 2)
@@ -128,9 +133,9 @@ def test_hopper_kernel_agrees_with_the_five_steps(name):
     agrees(ours(hopper, SHAPES[name], *inputs), SHAPES[name], inputs)
 
 
-@pytest.mark.parametrize("name", ["causal, ragged, grouped", "causal, empty rows"])
+@pytest.mark.parametrize("name", TABLES)
 def test_the_sizes_of_the_tables_agree_too(name):
-    shape = SHAPES[name]
+    shape = TABLES[name]
     inputs = draw(shape, torch.float32)
     rule = (1 / math.sqrt(shape.d), shape.is_causal, shape.offset)
     output, lse = kernels.forward(*inputs[:3], *rule)
@@ -200,11 +205,11 @@ MUTANTS = [
     ("last + offset + 1), 0)", "last + offset), 0)"),
     ("+ tl.sum(p, 1)", "+ tl.max(p, 1)"),
 ]
-SHOWN_BY = (
-    "causal, ragged, grouped",
+SHOWN_BY = (  # the quickest first
+    "large scale",
     "causal, the ends aligned",
     "causal, empty rows",
-    "large scale",
+    "causal, ragged, grouped",
 )
 
 
