@@ -10,11 +10,17 @@ from attncourse.lab.data import Batch
 
 
 @cache
-def characters() -> tuple[str, Int[Tensor, " n"]]:
-    """The characters that occur in Python's manual, and the manual as numbers of them, about 700,000."""
+def manual_text() -> str:
+    """Python's manual, as ``help`` shows it: about 700,000 characters, some more or less in other versions."""
     from pydoc_data.topics import topics
 
-    text = "\n".join(topics[name] for name in sorted(topics))
+    return "\n".join(topics[name] for name in sorted(topics))
+
+
+@cache
+def characters() -> tuple[str, Int[Tensor, " n"]]:
+    """The characters that occur in Python's manual, and the manual as numbers of them."""
+    text = manual_text()
     alphabet = "".join(sorted(set(text)))
     number = {character: k for k, character in enumerate(alphabet)}
     return alphabet, torch.tensor([number[character] for character in text])
@@ -23,7 +29,7 @@ def characters() -> tuple[str, Int[Tensor, " n"]]:
 def passages(
     generator: Generator, batch: int = 32, length: int = 32, held_out: bool = False
 ) -> Batch:
-    """Predict the next character: pieces of the manual from random places, at most 10 % of it held out.
+    """Predict the next character: pieces of the manual from random places, a tenth of which is held out.
 
     Args:
         length: characters of a piece.
