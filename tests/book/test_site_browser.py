@@ -1,16 +1,15 @@
 """The built site in a real browser: every page, in light and dark, on a desktop and on a phone."""
 
 import functools
-import gzip
 import http.server
 import threading
-from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from support.notebooks import TAUGHT, each
+from support.site import GZIP_LIMIT, HTML, RAW_LIMIT, weight
 
-HTML = Path(__file__).parents[2] / "_build" / "html"
 PAGES = [
     path.relative_to(HTML).as_posix()
     for path in sorted(HTML.rglob("*.html"))
@@ -18,14 +17,21 @@ PAGES = [
 ]
 # The phone comes first: the theme decides at load time which boxes scroll and so need a tab stop.
 WIDTHS = {"phone": 390, "desktop": 1280}
+SCREENS = {"phone": (390, 844), "desktop": (1280, 900)}
 
 pytestmark = pytest.mark.browser
 
 
 def depends(item) -> list[Path]:
     """A page passes as long as it and what all pages share stay the same."""
-    page = getattr(item, "callspec", None)
-    return [HTML / page.params["path"] if page else HTML, HTML / "_static"]
+    path = item.callspec.params.get("path") if hasattr(item, "callspec") else None
+    if isinstance(path, Path):  # a notebook
+        path = html(path)
+    return [HTML / path if path else HTML, HTML / "_static"]
+
+
+def html(notebook: Path) -> str:
+    return f"chapters/{notebook.stem}.html"
 
 
 FORMULA_PROBLEMS = """() => [
@@ -34,22 +40,26 @@ FORMULA_PROBLEMS = """() => [
   ...[...document.querySelectorAll('.math')]
     .filter(e => !e.querySelector('mjx-container')).map(e => 'not typeset: ' + e.textContent)]"""
 
+# What a reader sees first, as [name, top, bottom] of each, with code that is in view.
+FIRST_SCREEN = """() => {
+  const article = document.querySelector('article.bd-article')
+  const at = (name, e) => [name, e.getBoundingClientRect().top, e.getBoundingClientRect().bottom]
+  const seen = [...article.querySelectorAll('img, pre, h1, p')]
+    .filter(e => e.checkVisibility() && e.offsetWidth > 50 && !e.closest('summary'))
+  const until = seen.findIndex(e => e.matches('img, pre'))
+  const imports = seen.filter(e => e.matches('pre') && /^(import|from) /m.test(e.textContent))
+  return [...seen.slice(0, until < 0 ? seen.length : until + 1).map(e => at(e.tagName, e)), ...imports.map(e => at('import', e))]
+}"""
+
 # axe would fetch the style sheets once more, and look for their imports in the wrong folder.
 # Contrast is most of its time. Colours do not change with the width, nor all else with the theme.
 AXE = """only => axe.run(document, {resultTypes: ['violations'], preload: false, ...only}).then(r => r.violations
   .filter(v => ['serious', 'critical'].includes(v.impact))
   .map(v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).join(', ')))"""
-
-
 CONTRAST = {"runOnly": ["color-contrast"]}
 STRUCTURE = {"rules": {"color-contrast": {"enabled": False}}}
-RULES = {
-    ("light", "phone"): (CONTRAST, STRUCTURE),
-    ("light", "desktop"): (STRUCTURE,),
-    ("dark", "phone"): (CONTRAST,),
-}
-
-RAW_LIMIT, GZIP_LIMIT = 2_500_000, 900_000
+UNFOLD = "document.querySelectorAll('.bd-article details').forEach(e => e.open = true)"
+THEME = "name => {document.documentElement.dataset.mode = document.documentElement.dataset.theme = name}"
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -67,14 +77,6 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
     def log_message(self, *args):
         pass
-
-
-@functools.cache
-def weight(path):
-    """Bytes of a file as it lies on the disk, and as a server sends it."""
-    raw = path.read_bytes()
-    text = path.suffix in {".html", ".css", ".js", ".svg", ".json"}
-    return len(raw), len(gzip.compress(raw, 6)) if text else len(raw)
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +116,15 @@ class Tab:
         self.page.goto(self.server + path, wait_until="load")
         self.page.evaluate("() => window.MathJax?.startup?.promise")
 
+    def look(self, name, only):
+        """Ask axe."""
+        self.problems += [f"{name}, {violation}" for violation in self.page.evaluate(AXE, only)]
+
+    def check_width(self, name):
+        needed = self.page.evaluate("document.documentElement.scrollWidth")
+        if needed > self.page.viewport_size["width"]:
+            self.report(f"{name}: scrolls sideways, {needed} px")
+
     def check_weight(self):
         loaded = [weight(path) for path in set(Handler.asked) if path.is_file()]
         raw, gzipped = (sum(sizes) for sizes in zip(*loaded, strict=True))
@@ -122,24 +133,10 @@ class Tab:
 
 
 @pytest.fixture(scope="module")
-def tabs(browser, server):
-    """One tab for each theme. The theme is chosen as the switch does it, before the page loads."""
-    with contextmanager(_tabs)(browser, server) as both:
-        yield both
-
-
-def _tabs(browser, server):
-    contexts, both = [], {}
-    for theme in ("light", "dark"):
-        context = browser.new_context(color_scheme=theme)
-        context.add_init_script(
-            f"localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}');"
-        )
-        contexts.append(context)
-        both[theme] = Tab(context.new_page(), server)
-    yield both
-    for context in contexts:
-        context.close()
+def tab(browser, server):
+    context = browser.new_context(color_scheme="light", reduced_motion="reduce")
+    yield Tab(context.new_page(), server)
+    context.close()
 
 
 @pytest.fixture(scope="module")
@@ -152,30 +149,64 @@ def test_site_was_built(server):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_page(path, tabs, axe):
-    found = []
-    for theme, tab in tabs.items():
-        page = tab.page
-        page.set_viewport_size({"width": WIDTHS["phone"], "height": 900})
-        tab.open(path)
-        page.evaluate(axe)
-        if page.evaluate("document.documentElement.dataset.theme") != theme:
-            tab.report("the theme was not applied")
-        tab.problems += page.evaluate(FORMULA_PROBLEMS)
-        tab.check_weight()
-        for name, width in WIDTHS.items():
-            page.set_viewport_size({"width": width, "height": 900})
-            for only in RULES.get((theme, name), ()):
-                tab.problems += [f"{name}, {violation}" for violation in page.evaluate(AXE, only)]
-            needed = page.evaluate("document.documentElement.scrollWidth")
-            if needed > width:
-                tab.report(f"{name}: scrolls sideways, {needed} px in {width}")
-        found += [f"{theme}: {problem}" for problem in tab.problems]
-    assert not found, f"{path}\n" + "\n".join(found)
+def test_page(path, tab, axe):
+    """Loaded once, as a phone does it; what is folded is opened, so that it is looked at as well."""
+    page = tab.page
+    page.set_viewport_size({"width": WIDTHS["phone"], "height": 900})
+    tab.open(path)
+    tab.check_weight()
+    page.evaluate(axe)
+    tab.problems += page.evaluate(FORMULA_PROBLEMS)
+    tab.look("phone", STRUCTURE)
+    page.evaluate(UNFOLD)
+    tab.look("light", CONTRAST)
+    tab.check_width("phone")
+    page.evaluate(THEME, "dark")
+    tab.look("dark", CONTRAST)
+    tab.check_width("phone, dark")
+    page.set_viewport_size({"width": WIDTHS["desktop"], "height": 900})
+    tab.look("desktop", STRUCTURE)
+    tab.check_width("desktop")
+    assert not tab.problems, f"{path}\n" + "\n".join(tab.problems)
 
 
-def test_search_finds_softmax(tabs):
-    tab = tabs["light"]
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_chosen_theme_is_applied(theme, browser, server):
+    """The switch stores the theme; the next page is in it when it has loaded."""
+    context = browser.new_context(color_scheme="light" if theme == "dark" else "dark")
+    context.add_init_script(
+        f"localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}');"
+    )
+    tab = Tab(context.new_page(), server)
+    tab.open("index.html")
+    colour = tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    chosen = tab.page.evaluate("document.documentElement.dataset.theme")
+    tab.page.evaluate(THEME, "light" if theme == "dark" else "dark")
+    other = tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    context.close()
+    assert chosen == theme
+    assert colour != other, "test_page switches the theme in the same way"
+    assert not tab.problems, tab.problems
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+@each(TAUGHT)
+def test_first_screen_holds_the_question_and_a_picture(path, screen, tab):
+    width, height = SCREENS[screen]
+    tab.page.set_viewport_size({"width": width, "height": height})
+    tab.open(html(path))
+    first = tab.page.evaluate(FIRST_SCREEN)
+    seen = [x for x in first if x[0] != "import"]
+    assert not [x for x in first if x[0] == "import" and x[1] < height], "an import is in view"
+    assert [x[0] for x in seen][:: max(len(seen) - 1, 1)] == ["H1", "IMG"], "no picture comes first"
+    *words, (_, top, bottom) = seen
+    assert len(words) > 1, "a question stands before the picture"
+    assert all(end <= height for _, _, end in words), f"the words end at {words[-1][2]:.0f} px"
+    needed = top if screen == "desktop" else top + (bottom - top) / 3
+    assert needed < height, f"the picture needs {needed:.0f} px of {height}"
+
+
+def test_search_finds_softmax(tab):
     tab.open("search.html?q=softmax")
     tab.page.wait_for_selector("#search-results ul.search li a", timeout=10_000)
     hits = tab.page.locator("#search-results ul.search li a").evaluate_all(

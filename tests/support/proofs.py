@@ -35,7 +35,12 @@ NO_SOURCES = {"__pycache__", "_build", "build"}
 
 @cache
 def digest_of(path: Path) -> bytes:
-    """Of a file, or of all files of a folder and their names; hidden folders are left out."""
+    """Of a file, or of all files of a folder and their names; hidden folders are left out.
+
+    What is not there, such as a site that was not built, has one as well: its test says that it is missing.
+    """
+    if not path.exists():
+        return b"absent"
     if path.is_file():
         return hashlib.sha256(path.read_bytes()).digest()
     found = hashlib.sha256()
