@@ -16,7 +16,6 @@ ALL = [*EXECUTED, *STUDENTS]
 # everything that is not named here, a new chapter too, is held to the rules of `support.form`.
 OLDER = (
     "multi_head",
-    "positions",
     "transformer",
     "kv_cache",
     "multi_query",

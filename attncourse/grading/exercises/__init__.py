@@ -15,6 +15,7 @@ CHAPTERS = (
     "dot_product",
     "masks",
     "multi_head",
+    "positions",
     "kv_cache",
     "multi_query",
     "grouped_query",

@@ -1,0 +1,123 @@
+"""Exercise sinusoid: the hands of many clocks, all sines first."""
+
+import math
+
+import numpy as np
+import torch
+
+from attncourse import spec
+from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.observe import Case
+
+
+def definition(positions, width, base):
+    """The numbers of `spec.sinusoidal`, row by row: those of the sines, then those of the cosines."""
+    rows = [spec.sinusoidal(position, width, base) for position in positions.tolist()]
+    return torch.tensor([row[::2] + row[1::2] for row in rows], dtype=torch.float64)
+
+
+def cases(seed: int) -> list[Case]:
+    """Positions from 0, with gaps, backwards; bases that differ from 10,000; one clock."""
+    g = torch.Generator().manual_seed(seed)
+    some = torch.randperm(60, generator=g)
+    calls = (
+        ("positions 0 to 4, width 8, base 10,000", torch.arange(5), 8, 10_000.0),
+        ("positions 7, 3 and 3, width 6, base 50", torch.tensor([7, 3, 3]), 6, 50.0),
+        ("11 positions in any order, width 14, base 300", some[:11], 14, 300.0),
+        ("one clock, 4 positions", some[11:15], 2, 10_000.0),
+        ("one position, width 10, base 20", some[15:16], 10, 20.0),
+    )
+    return [Case(what, rest, gradients=False) for what, *rest in calls]
+
+
+def waves(positions, width, base, power=lambda i, d: -2 * i / d, at=lambda p: p, turn=1.0):
+    """The angles (n, width / 2), with what people change in them."""
+    i = torch.arange(width // 2).double()
+    return turn * at(positions)[:, None] * base ** power(i, width)
+
+
+def joined(angles):
+    return torch.cat([angles.sin(), angles.cos()], dim=-1).float()
+
+
+ACCEPTED = Accepted(angles_then_both=lambda p, d, base: joined(waves(p, d, base)))
+
+
+@ACCEPTED.add
+def loops(positions, width, base):
+    out = torch.zeros(len(positions), width)
+    for row, p in enumerate(positions):
+        for i in range(width // 2):
+            angle = p.item() / base ** (2 * i / width)
+            out[row, i], out[row, i + width // 2] = math.sin(angle), math.cos(angle)
+    return out
+
+
+@ACCEPTED.add
+def exponent_of_a_logarithm(positions, width, base):
+    turn = torch.exp(torch.arange(0, width, 2) * (-math.log(base) / width))
+    angles = torch.outer(positions.float(), turn)
+    return torch.hstack([torch.sin(angles), torch.cos(angles)])
+
+
+@ACCEPTED.add
+def numpy_angles(positions, width, base):
+    angles = positions.numpy()[:, None] / np.power(base, np.arange(0, width, 2) / width)
+    return torch.from_numpy(np.concatenate([np.sin(angles), np.cos(angles)], axis=1))
+
+
+@ACCEPTED.add
+def complex_hands(positions, width, base):
+    hands = torch.polar(
+        torch.ones(len(positions), width // 2).double(), waves(positions, width, base)
+    )
+    return torch.cat([hands.imag, hands.real], 1)
+
+
+MISTAKES = Mistakes(Mistake(says, lambda p, d, base, change=change: change(waves(p, d, base))) for says, change in (
+    ("Sines and cosines alternate; here all sines come first, then all cosines.",
+     lambda a: torch.stack([a.sin(), a.cos()], -1).flatten(1)),
+    ("The cosines come first; the sines do.", lambda a: torch.cat([a.cos(), a.sin()], -1)),
+    ("Both halves hold sines; the second half holds cosines.", lambda a: torch.cat([a.sin(), a.sin()], -1)),
+    ("Both halves hold cosines; the first half holds sines.", lambda a: torch.cat([a.cos(), a.cos()], -1)),
+    ("The clocks run from slow to fast; the fastest comes first.", lambda a: joined(a.flip(-1))),
+    ("Only the sines are returned; the cosines follow them.", lambda a: a.sin()),
+    ("The angles themselves are returned; a hand is the sine and the cosine of its angle.",
+     lambda a: torch.cat([a, a], -1)),
+    ("The result is (width, n); positions are rows: (n, width).", lambda a: joined(a).T),
+    ("There is an axis for a batch; return (n, width).", lambda a: joined(a)[None]),
+    ("Sines and cosines are returned apart; join them along the last axis.", lambda a: (a.sin(), a.cos())),
+    ("Sines and cosines stand below each other; join them along the last axis.",
+     lambda a: torch.cat([a.sin(), a.cos()], 0)),
+    ("The hands turn the wrong way: the angles are negative.", lambda a: joined(-a)),
+))  # fmt: skip
+MISTAKES += [Mistake(says, lambda p, d, base, to=to: joined(waves(p, d, base, **to))) for says, to in (
+    ("The exponent is -i / width, so the slowest clock is much too fast; it is -2 i / width.",
+     {"power": lambda i, d: -i / d}),
+    ("The exponent is positive, so the clocks get faster; it is -2 i / width.", {"power": lambda i, d: 2 * i / d}),
+    ("The slowest clock turns by 1 / base: the exponent is divided by width - 2 instead of width.",
+     {"power": lambda i, d: -2 * i / max(d - 2, 1)}),
+    ("The exponent starts at i = 1; clock 0 turns by 1 radian per position.",
+     {"power": lambda i, d: -2 * (i + 1) / d}),
+    ("The exponent is not divided by width.", {"power": lambda i, d: -2 * i}),
+    ("Positions are counted from 1 here; use them as they are given.", {"at": lambda p: p + 1}),
+    ("The rows are numbered 0, 1, 2 ...; the positions that are given can have gaps.",
+     {"at": lambda p: torch.arange(len(p))}),
+    ("The positions are sorted; keep the order in which they are given.", {"at": lambda p: p.sort().values}),
+    ("The angle is multiplied by 2 pi; clock 0 turns by 1 radian per position.", {"turn": 2 * math.pi}),
+    ("The angles are turned into degrees; sin and cos take radians.", {"turn": 180 / math.pi}),
+)] + [
+    Mistake("The base is always 10,000; use the one that is given.", lambda p, d, base: joined(waves(p, d, 1e4))),
+]  # fmt: skip
+
+EXERCISE = Exercise(
+    name="sinusoid", title="Clocks, sines first", kind="Implement",
+    points=2, difficulty=2, minutes=10, needs="section 'Read the position from many clocks' of chapter 4",
+    judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
+    hints=(
+        "First make a table of angles: a row for each position, a column for each of the width / 2 clocks.",
+        "torch.arange(0, width, 2) / width holds 2 i / width for all clocks. The positions are a column: [:, None].",
+        "angles = positions[:, None] * base ** (-torch.arange(0, width, 2) / width), then cat the sines and cosines.",
+    ),
+)  # fmt: skip
