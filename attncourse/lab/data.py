@@ -128,17 +128,22 @@ def digit_sums(generator: Generator, batch: int = 32, length: int = 10) -> Batch
 
 
 def noisy_waves(
-    generator: Generator, batch: int = 64, length: int = 32, horizon: int = 4, noise: float = 0.1
+    generator: Generator,
+    batch: int = 64,
+    length: int = 24,
+    horizon: int = 8,
+    waves: int = 2,
+    noise: float = 0.2,
 ) -> Batch:
-    """Forecast a signal: the sum of two sines with periods from 6 to 24 steps and any phase.
+    """Forecast a signal: a sum of sines with periods from 4 to 16 steps and any phase.
 
     Inputs are the last ``length`` values (b, n), each with normal noise of this size. Targets are the next
     ``horizon`` values (b, horizon) without noise: nobody can forecast noise, so it would only raise all
     errors alike.
     """
     time = torch.arange(length + horizon)
-    period = 6 + 18 * torch.rand(batch, 2, 1, generator=generator)
-    phase = 2 * math.pi * torch.rand(batch, 2, 1, generator=generator)
+    period = 4 + 12 * torch.rand(batch, waves, 1, generator=generator)
+    phase = 2 * math.pi * torch.rand(batch, waves, 1, generator=generator)
     clean = torch.sin(2 * math.pi * time / period + phase).sum(dim=1)
     past = clean[:, :length] + noise * torch.randn(batch, length, generator=generator)
     return Batch((past,), clean[:, length:])

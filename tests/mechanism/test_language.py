@@ -89,7 +89,7 @@ def test_it_writes_on_and_repeats_itself(model):
     one, two, other = (model.write(prompt, length=12, seed=seed) for seed in (0, 0, 1))
     assert one == two != other
     assert one.startswith(prompt)
-    best = [model.write(prompt, length=8, temperature=0, seed=seed) for seed in (0, 1)]
+    best = [model.write(prompt, length=8, temperature=0.0, seed=seed) for seed in (0, 1)]
     assert best[0] == best[1], "the likeliest token needs no seed"
     assert len(model.read(model.write("", length=5))[0]) <= 6
     with pytest.raises(ValueError, match="temperature must be 0 or more"):

@@ -94,6 +94,8 @@ class Transformer(nn.Module):
         super().__init__()
         self.source = nn.Embedding(source_vocab, embed_dim)
         self.target = nn.Embedding(target_vocab, embed_dim)
+        for embedding in (self.source, self.target):
+            nn.init.normal_(embedding.weight, std=embed_dim**-0.5)
         self.encoder = Encoder(embed_dim, num_heads, layers, **options)
         self.decoder = Decoder(embed_dim, num_heads, layers, **options)
         self.logits = nn.Linear(embed_dim, target_vocab)
@@ -121,7 +123,10 @@ class Transformer(nn.Module):
 def with_positions(
     embedding: nn.Embedding, tokens: Int[Tensor, "b n"]
 ) -> Float[Tensor, "b n width"]:
-    """The tokens' vectors, at the sinusoids' size (as in vaswani2017, 3.4), plus the sinusoids."""
+    """The tokens' vectors times sqrt(width), as in vaswani2017, section 3.4, plus the sinusoids.
+
+    The two are of one size if the embedding starts with numbers of the size 1 / sqrt(width).
+    """
     width = embedding.embedding_dim
     positions = torch.arange(tokens.size(1), device=tokens.device)
     return embedding(tokens) * width**0.5 + sinusoidal(positions, width).to(embedding.weight)

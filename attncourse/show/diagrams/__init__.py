@@ -1,5 +1,6 @@
 """Pictures of ideas, drawn by code: a file for each kind, all of them to be had from here."""
 
+from attncourse.show.diagrams.blocks import next_word, norm_places, transformer_diagram
 from attncourse.show.diagrams.boxes import STEPS, arrow, blank, box, five_steps
 from attncourse.show.diagrams.clocks import clocks, same_words, turned_pairs
 from attncourse.show.diagrams.curves import samples
@@ -36,10 +37,13 @@ __all__ = [
     "mask_then_softmax",
     "mask_too_late",
     "multi_head_diagram",
+    "next_word",
+    "norm_places",
     "one_row",
     "padded_batch",
     "same_words",
     "samples",
     "score_table",
+    "transformer_diagram",
     "turned_pairs",
 ]
