@@ -35,6 +35,7 @@ def heatmap(
     vmax: float | None = 1.0,
     annotate: bool = False,
     marked: Tensor | None = None,
+    borders: tuple[int, ...] = (),
     caption: str = "",
 ) -> Figure:
     """One attention map (n, m): dark is 0, bright is ``vmax``.
@@ -46,6 +47,7 @@ def heatmap(
         vmax: value of the brightest colour; ``None`` takes the largest weight.
         annotate: write the number into each cell; for maps of up to 8 x 8.
         marked: bool (n, m), these cells get a frame: where the weight should lie.
+        borders: positions before which a line is drawn, across and down.
     """
     return heatmaps(
         {"": weights},
@@ -55,6 +57,7 @@ def heatmap(
         vmax=vmax,
         annotate=annotate,
         marked=marked,
+        borders=borders,
         caption=caption,
     )
 
@@ -68,15 +71,21 @@ def heatmaps(
     vmax: float | None = 1.0,
     annotate: bool = False,
     marked: Tensor | None = None,
+    borders: tuple[int, ...] = (),
+    columns: int | None = None,
+    side: float | None = None,
     caption: str = "",
 ) -> Figure:
-    """Several attention maps side by side, one scale of colours for all; keys name the panels."""
+    """Several attention maps side by side, one scale of colours for all; keys name the panels.
+
+    Args: as in `heatmap`; ``columns`` panels stand in a row, each ``side`` inches wide.
+    """
     _check_maps(weights, queries, keys, visible)
     weights = {name: w.detach().float().cpu() for name, w in weights.items()}
     vmax = max(w.max().item() for w in weights.values()) if vmax is None else vmax
-    columns = 2 if len(weights) == 4 else min(len(weights), 3)
+    columns = columns or (2 if len(weights) == 4 else min(len(weights), 3))
     rows = -(-len(weights) // columns)
-    side = {1: 4.2, 2: 3.2, 3: 2.3}[columns]
+    side = side or {1: 4.2, 2: 3.2, 3: 2.3}[columns]
     n, m = next(iter(weights.values())).shape
     height = side * (0.25 + 0.7 * min(max(n / m, 0.3), 1.5))  # labels, and the map itself
     with mpl.rc_context(STYLE):
@@ -86,7 +95,7 @@ def heatmaps(
             ax.set_axis_off()
         for ax, (name, w) in zip(axes.flat, weights.items(), strict=False):
             _draw_heatmap(ax, w, queries, keys, visible, vmax, annotate)
-            _frame(ax, marked)
+            _frame(ax, marked, borders)
             ax.set_title(name, fontsize=11)
         canvas.colorbar(axes.flat[0].collections[0], ax=axes, label="weight", shrink=0.8)
     alt = " ".join(_describe_map(name, w, visible) for name, w in weights.items())
@@ -128,13 +137,16 @@ def _draw_heatmap(ax, w, queries, keys, visible, vmax, annotate):
         linewidths=0.5 if max(n, m) <= 12 else 0,
     )
     ax.set(xlabel="key (answers)", ylabel="query (asks)")
-    crowded = keys is not None and m * max(map(len, keys)) > 32
+    crowded = keys is not None and m * max(map(len, keys)) > 28
     ax.tick_params(axis="x", rotation=90 if crowded else 0)
     ax.tick_params(axis="y", rotation=0)
 
 
-def _frame(ax, marked: Tensor | None) -> None:
-    """A bright frame around each marked cell."""
+def _frame(ax, marked: Tensor | None, borders: tuple[int, ...]) -> None:
+    """A bright frame around each marked cell, and a line before each border."""
+    for position in borders:
+        ax.axhline(position, color="white", linewidth=1.6, linestyle="--")
+        ax.axvline(position, color="white", linewidth=1.6, linestyle="--")
     for i, j in [] if marked is None else marked.nonzero().tolist():
         ax.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor="#ff5a1f", linewidth=1.4))
 
@@ -185,7 +197,12 @@ def lines(
 
 
 def bars(
-    series: dict[str, dict[str, float]], *, ylabel: str, log: bool = False, caption: str = ""
+    series: dict[str, dict[str, float]],
+    *,
+    ylabel: str,
+    xlabel: str = "",
+    log: bool = False,
+    caption: str = "",
 ) -> Figure:
     """Groups of bars: ``series[group][bar] = value``; every bar carries its number."""
     groups = list(series)
@@ -199,7 +216,7 @@ def bars(
             drawn = ax.bar(at, [series[g][name] for g in groups], width, label=name, hatch=hatch)
             ax.bar_label(drawn, fmt="%.3g", fontsize=9)
         ax.set_xticks(range(len(groups)), groups)
-        ax.set_ylabel(ylabel)
+        ax.set(xlabel=xlabel, ylabel=ylabel)
         if log:
             ax.set_yscale("log")
         if len(names) > 1:

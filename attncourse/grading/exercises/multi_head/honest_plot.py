@@ -236,10 +236,10 @@ MISTAKES = Mistakes([
 
 EXERCISE = Exercise(
     name="honest_plot", answer="HonestAttention", title="Plot the weights that were used", kind="Repair",
-    points=2, difficulty=3, minutes=15, needs="section 'Where it breaks' of chapter 3",
+    points=2, difficulty=3, minutes=15, needs="section 'Three small things that surprise people' of chapter 3",
     judge=JUDGE, accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("There is one moment at which the weights are exactly those that meet the values.",
            "Give a name to what self.dropout returns. Use it for the output, and return it.",
-           "weights = self.dropout(torch.softmax(self.scores(x, mask), dim=-1)); "
-           "return self.mix(weights, x), weights"),
+           "Three lines: softmax of the scores with the mask; dropout on these weights; then mix with them and "
+           "return both."),
 )  # fmt: skip

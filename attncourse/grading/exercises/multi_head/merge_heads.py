@@ -82,12 +82,12 @@ MISTAKES = SHARED + [Mistake(says, answer) for says, answer in (
 
 EXERCISE = Exercise(
     name="merge_heads", title="Merge the heads", kind="Repair",
-    points=2, difficulty=2, minutes=10, needs="section 'By hand' of chapter 3",
+    points=2, difficulty=2, minutes=10, needs="section 'One product for all heads, and the trap in it' of chapter 3",
     judge=Calls(spec.merge_heads, partial(cases_of, calls=CALLS)), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "A reshape reads the numbers in the order in which they lie. Which axis moves fastest?",
         "Next to each other must come: all numbers of head 0 at position 0, then head 1, still "
         "at position 0. So the heads must stand right before head_dim.",
-        "return heads.transpose(1, 2).flatten(2)",
+        "First exchange heads and positions, then flatten the last two axes into one.",
     ),
 )  # fmt: skip

@@ -117,14 +117,15 @@ MISTAKES = Mistakes([
 
 EXERCISE = Exercise(
     name="multi_head_attention", title="Multi-head attention", kind="Implement",
-    points=3, difficulty=3, minutes=20, needs="sections 'The sum' and 'The function' of chapter 3",
+    points=3, difficulty=3, minutes=20, needs="section 'The formula, and ten lines that do it' of chapter 3",
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     forbids=("torch.nn.functional.multi_head_attention_forward", "torch.nn.MultiheadAttention"),
     hints=(
         "Five moves: project three times, split three times, attend, merge, project once.",
         "A matrix is (out, in), as in torch.nn.Linear: the projection of x is x @ w.T. After the split, "
         "attention works on (batch, heads, n, head_dim) without knowing about heads.",
-        "q = (query @ w_q.T).unflatten(-1, (num_heads, -1)).transpose(1, 2), likewise k and v; weights = "
-        "softmax(q @ k.mT / sqrt(head_dim)); output = (weights @ v).transpose(1, 2).flatten(2) @ w_o.T.",
+        "Make q, k and v with their matrices and cut each into heads. The weights are the softmax of "
+        "q @ k.mT, divided by the root of head_dim, not of embed_dim. Mix the values, undo the cut, and "
+        "multiply by w_o.T.",
     ),
 )  # fmt: skip

@@ -93,11 +93,11 @@ MISTAKES = SHARED + [Mistake(says, answer) for says, answer in (
 
 EXERCISE = Exercise(
     name="split_heads", title="Split the width into heads", kind="Implement",
-    points=2, difficulty=1, minutes=10, needs="section 'By hand' of chapter 3",
+    points=2, difficulty=1, minutes=10, needs="section 'One product for all heads, and the trap in it' of chapter 3",
     judge=Calls(spec.split_heads, partial(cases_of, calls=CALLS)), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Two moves: cut the last axis in two, then exchange two axes.",
         "x.unflatten(-1, (num_heads, -1)) has shape (batch, n, num_heads, head_dim).",
-        "return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)",
+        "Cut with unflatten as above, then transpose the axes of positions and heads, numbers 1 and 2.",
     ),
 )  # fmt: skip
