@@ -50,6 +50,15 @@ def run(tmp_path, monkeypatch):
     return run
 
 
+def test_what_is_missing_changes_when_it_comes(run):
+    (run.root / "code" / "steps.py").unlink()
+    (run.root / "code").rmdir()
+    assert run() == [], "a site that was not built is no error of the run"
+    assert len(run()) == 4
+    (run.root / "code").mkdir()
+    assert run() == []
+
+
 def test_what_passed_is_left_out_until_something_changes(run):
     assert run() == []
     assert run() == ["test_x", "test_y", "Cell 0", "Cell 1"]
