@@ -29,6 +29,7 @@ from attncourse.grading.observe import (
 
 # Added to every seed: an answer that seeds torch with 0 must not draw the inputs of its judge.
 SEEDS = 0x5EED_0000
+GIVEN = "the answer"  # shown where the answer is no function and should be one
 
 
 class Judge(Protocol):
@@ -55,7 +56,8 @@ class Calls:
 
     def observe(self, answer: Callable, seed: int) -> Iterator[tuple[str, Any]]:
         if not callable(answer):
-            yield "is a function", f"{type(answer).__name__}, which cannot be called"
+            got = type(answer).__name__
+            yield GIVEN, f"expected a function, got {got}; pass the function itself, uncalled"
             return
         names = list(inspect.signature(self.spec).parameters)
         for number, call in enumerate(calls_of(answer, cases_of(self, seed), self.gradients)):
@@ -288,7 +290,8 @@ def differences(expected: Observations, seen: Observations) -> list[str]:
     found = [sentence for sentence in shared if sentence]
     outputs = [sentence for sentence in found if ", gradient" not in sentence]
     missing = [f"{what}: nothing was found" for what in expected.keys() ^ seen.keys()]
-    return outputs or found or sorted(missing)
+    given = [f"{GIVEN}: {seen[GIVEN]}"] if GIVEN in seen else []
+    return given or outputs or found or sorted(missing)
 
 
 def _sentence(what: str, expected: Any, seen: Any) -> str:
