@@ -16,6 +16,7 @@ CHAPTERS = (
     "masks",
     "multi_head",
     "positions",
+    "transformer",
     "kv_cache",
     "multi_query",
     "grouped_query",

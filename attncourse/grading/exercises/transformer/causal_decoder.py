@@ -1,0 +1,180 @@
+"""Exercise causal_decoder: the test that finds the decoder which reads its own future."""
+
+import random
+
+import torch
+from torch import Tensor
+from torch.nn.functional import layer_norm
+
+from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes
+from attncourse.grading.observe import Case
+
+
+def decoder(pairs, n, generator, faint=1.0, sample=None, feature=None, normed=True, width=6):
+    """Position i reads 0..i and, for each pair (i, j), also j; then the memory."""
+    reads = torch.rand(n, n, generator=generator).add(0.2).tril().double()
+    leaks = torch.zeros(n, n).double()
+    for i, j in pairs:
+        leaks[i, j] = faint
+    mixed = torch.randn(width, width, generator=generator).double()
+
+    def decode(said: Tensor, memory: Tensor) -> Tensor:
+        y = layer_norm(said, said.shape[-1:], eps=1e-12) if normed else said
+        read = torch.tanh(y @ mixed)
+        future = leaks @ (
+            read if feature is None else read[..., feature : feature + 1].expand_as(read)
+        )
+        if sample is not None:
+            future = future * (torch.arange(len(said)) == sample)[:, None, None]
+        return said + reads @ read + future + 3 * memory.mean(1, keepdim=True).tanh()
+
+    return decode
+
+
+def cases(seed: int) -> list[Case]:
+    """Decoders with an input each; how far each reads ahead is drawn, and so is their order."""
+    g, rng = torch.Generator().manual_seed(seed), random.Random(seed)
+    n, b, m = 7 + seed % 3, 3, 5
+    far = rng.randrange(3, n - 2)
+    every = {(i, j) for i in range(n) for j in range(i + 1, n)}
+    made = {
+        "causal": decoder((), n, g),
+        "causal, without a norm": decoder((), n, g, normed=False),
+        "no mask": decoder(every, n, g),
+        "one word ahead": decoder({(i, i + 1) for i in range(n - 1)}, n, g),
+        "one position reads far ahead": decoder({(1, 1 + far)}, n, g),
+        "two leaks, the nearer one first": decoder({(0, 2), (n - 1 - far, n - 1)}, n, g),
+        "two leaks, the farther one first": decoder({(0, far), (n - 2, n - 1)}, n, g),
+        "a leak in the last sample only": decoder({(1, 3)}, n, g, sample=b - 1),
+        "a leak in the first sample only": decoder({(2, 4)}, n, g, sample=0),
+        "a leak that reads one feature": decoder({(0, far)}, n, g, feature=4),
+        "a faint leak": decoder({(n - 3, n - 1)}, n, g, faint=1e-4),
+        "a leak without a norm": decoder({(2, 5)}, n, g, normed=False),
+    }
+    found = [
+        Case(
+            label,
+            (
+                model,
+                torch.randn(b, n, 6, generator=g).double(),
+                torch.randn(b, m, 6, generator=g).double(),
+            ),
+            gradients=False,
+        )
+        for label, model in made.items()
+    ]
+    rng.shuffle(found)
+    return found
+
+
+def noise(tail):
+    return torch.randn_like(tail)
+
+
+def probe(decoder, said, memory, change=noise, seen=lambda moved: moved.abs().amax((0, 2)), tol=1e-8,
+          positions=lambda n: range(1, n), copy=torch.clone, with_memory=lambda memory: memory):  # fmt: skip
+    """All pairs (i, j), i < j, such that the output at i moves when word j is changed."""
+    before, found = decoder(said, memory), []
+    for j in positions(said.size(1)):
+        other = copy(said)
+        other[:, j] = change(other[:, j])
+        moved = seen(decoder(other, with_memory(memory)) - before)
+        found += [(i, j) for i in range(j) if moved[i] > tol]
+    return found
+
+
+def farthest(pairs):
+    return max((j - i for i, j in pairs), default=0)
+
+
+def probing(pick=farthest, **steps):
+    return lambda decoder, said, memory: pick(probe(decoder, said, memory, **steps))
+
+
+RIGHT = probing()
+ACCEPTED = Accepted(noise_word_by_word=RIGHT)
+
+
+@ACCEPTED.add
+def gradients(decoder, said, memory):
+    said, ahead = said.clone().requires_grad_(), 0
+    for i, output in enumerate(decoder(said, memory).unbind(1)):
+        mixed = (output * torch.randn_like(output)).sum()
+        (grad,) = torch.autograd.grad(mixed, said, retain_graph=True)
+        read = (grad.abs().amax((0, 2)) > 1e-10).nonzero().flatten()
+        ahead = max(ahead, int(read.max()) - i)
+    return max(ahead, 0)
+
+
+@ACCEPTED.add
+def longest_distance_first(decoder, said, memory):
+    n, before = said.size(1), decoder(said, memory)
+    for ahead in range(n - 1, 0, -1):
+        for i in range(n - ahead):
+            other = said.clone()
+            other[:, i + ahead :] = torch.randn_like(other[:, i + ahead :])
+            if not torch.allclose(decoder(other, memory)[:, i], before[:, i], rtol=0, atol=1e-8):
+                return ahead
+    return 0
+
+
+@ACCEPTED.add
+def sample_by_sample(decoder, said, memory):
+    found = torch.zeros(())
+    for b in range(len(said)):
+        for j in range(said.size(1)):
+            other = said.clone()
+            other[b, j] += torch.rand_like(other[b, j])
+            moved = (decoder(other, memory) != decoder(said, memory)).any(-1)[b]
+            far = (decoder(other, memory) - decoder(said, memory)).abs().amax(-1)[b] > 1e-9
+            first = (moved & far).int().argmax()
+            found = torch.maximum(found, (j - first) * far.any())
+    return int(found)
+
+
+MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
+    *(("The same number is added to all features of a word, or the word is only made larger; a norm takes both out "
+       "again, so most leaks stay hidden. Use random numbers.", probing(change=change))
+      for change in (lambda tail: tail + 1.0, lambda tail: 2 * tail)),
+    ("Only the last word is changed; a leak can read any word.", probing(positions=lambda n: [n - 1])),
+    ("Only word 1 is changed; a leak can read any word.", probing(positions=lambda n: [1])),
+    ("The last word is never changed.", probing(positions=lambda n: range(1, n - 1))),
+    ("Only the next word is looked at; a leak can reach farther.", probing(lambda pairs: farthest(
+        pair for pair in pairs if pair[1] == pair[0] + 1))),
+    ("That is the first leak that was found; return the largest distance.",
+     probing(lambda pairs: next((j - i for i, j in pairs), 0))),
+    ("That is the smallest distance; return the largest.", probing(lambda pairs: min((j - i for i, j in pairs), default=0))),
+    ("That is the word that is read; return how far it lies ahead, j - i.",
+     probing(lambda pairs: max((j for _, j in pairs), default=0))),
+    ("That counts the leaks; return the largest distance.", probing(len)),
+    ("That says whether there is a leak; return how far it reaches.", probing(bool)),
+    ("The distance is one too large: j - i, which is 0 where a word reads itself.",
+     probing(lambda pairs: max((j - i + 1 for i, j in pairs), default=0))),
+    ("The sign is turned: how far ahead is j - i.", probing(lambda pairs: -farthest(pairs))),
+    ("A causal decoder gives -1; return 0, it reads no farther than itself.",
+     probing(lambda pairs: max((j - i for i, j in pairs), default=-1))),
+    ("A causal decoder gives None; return 0.", probing(lambda pairs: max((j - i for i, j in pairs), default=None))),
+    ("Only the first sample is looked at; a leak can be in any other.",
+     probing(seen=lambda moved: moved[0].abs().amax(-1))),
+    ("Only the last sample is looked at; a leak can be in any other.",
+     probing(seen=lambda moved: moved[-1].abs().amax(-1))),
+    ("The tolerance is so large that a faint leak goes unnoticed; outputs that nobody touched agree to 1e-8.",
+     probing(tol=1e-2)),
+    ("The difference is not made positive: where an output falls, nothing is noticed. Take abs() first.",
+     probing(seen=lambda moved: moved.sum((0, 2)))),
+    ("The memory is changed together with the words, and every output may read that.",
+     probing(with_memory=lambda memory: memory + 1.0)),
+    ("said itself is changed, so later comparisons see it; use said.clone().", probing(copy=lambda said: said)),
+))  # fmt: skip
+
+EXERCISE = Exercise(
+    name="causal_decoder", answer="reads_ahead", title="How far ahead does it read?", kind="Measure",
+    points=2, difficulty=3, minutes=20, needs="section 'Find the bug' of chapter 5",
+    judge=Counts(RIGHT, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    hints=("Change one word j, and see which outputs before j move. Do it for every j.",
+           "What must you write over the word? A number that is added to all its features, or a factor, is taken "
+           "out by a norm. torch.randn_like is not.",
+           "before = decoder(said, memory); for each j: other = said.clone(); other[:, j] = "
+           "torch.randn_like(other[:, j]); the outputs i < j that moved by more than 1e-8 read j - i ahead."),
+)  # fmt: skip

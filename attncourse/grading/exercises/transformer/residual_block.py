@@ -1,0 +1,171 @@
+"""Exercise residual_block: a norm and a residual around any part, before or after."""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+
+from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.observe import Case
+
+
+def read_before(y):
+    """A part that mixes positions, as attention does."""
+    return torch.tanh(y).cumsum(1) + y.roll(1, 2) ** 2
+
+
+def bend(y):
+    """A part that works on each position by itself."""
+    return torch.relu(y + y.flip(2)) - 0.5 * y
+
+
+def norm(x, weight, bias, eps=1e-5, dims=-1):
+    centred = x - x.mean(dims, keepdim=True)
+    variance = centred.square().mean(dims, keepdim=True)
+    return centred / torch.sqrt(variance + eps) * weight + bias
+
+
+def residual_block(x, part, weight, bias, norm_first, norm=norm, pre=None, post=None):
+    """The definition; a mistake has another norm, or another ``pre`` or ``post``."""
+    pre = pre or (lambda x, part, norm: x + part(norm(x)))
+    post = post or (lambda x, part, norm: norm(x + part(x)))
+    return (pre if norm_first else post)(x, part, lambda y: norm(y, weight, bias))
+
+
+def cases(seed: int) -> list[Case]:
+    g, found = torch.Generator().manual_seed(seed), []
+    for first in (True, False):
+        for what, shape, part, size in (
+            (
+                "2 samples, 3 positions, width 6, a part that mixes positions",
+                (2, 3, 6),
+                read_before,
+                1.0,
+            ),
+            ("1 sample, 4 positions, width 5, a part for each position", (1, 4, 5), bend, 3.0),
+            ("vectors that are nearly constant", (2, 2, 4), lambda y: 0.5 * y, 1e-3),
+            ("vectors whose numbers are all the same", (1, 2, 3), torch.zeros_like, 0.0),
+        ):
+            x = size * torch.randn(shape, generator=g) + 0.7 * torch.randn(
+                *shape[:2], 1, generator=g
+            )
+            weight, bias = (torch.randn(shape[-1], generator=g) for _ in range(2))
+            gradients = size >= 1  # a norm of nearly nothing has gradients that are nearly anything
+            label = f"{what}, norm {'first' if first else 'last'}"
+            found.append(Case(label, (x, part, weight, bias, first), gradients=gradients))
+    return found
+
+
+ACCEPTED = Accepted(definition=residual_block)
+ACCEPTED["in_double"] = lambda x, part, weight, bias, first: residual_block(
+    x.double(), part, weight.double(), bias.double(), first
+)
+
+
+@ACCEPTED.add
+def layer_norm_of_torch(x, part, weight, bias, norm_first):
+    if norm_first:
+        return x + part(F.layer_norm(x, x.shape[-1:], weight, bias))
+    return F.layer_norm(x + part(x), (x.size(-1),), weight, bias)
+
+
+@ACCEPTED.add
+def variance_of_torch(x, part, weight, bias, norm_first):
+    def normed(y):
+        variance, mean = torch.var_mean(y, dim=2, correction=0, keepdim=True)
+        return torch.addcmul(bias, (y - mean) * (variance + 1e-5).rsqrt(), weight)
+
+    y = part(normed(x) if norm_first else x) + x
+    return y if norm_first else normed(y)
+
+
+@ACCEPTED.add
+def position_by_position(x, part, weight, bias, norm_first):
+    def normed(y):
+        rows = [
+            (r - r.mean()) / (((r - r.mean()) ** 2).mean() + 1e-5) ** 0.5 for r in y.flatten(0, 1)
+        ]
+        return torch.stack(rows).view(y.shape) * weight + bias
+
+    return x + part(normed(x)) if norm_first else normed(x + part(x))
+
+
+def changed(**steps):
+    return partial(residual_block, **steps)
+
+
+def over(eps=0.0, **options):
+    """A norm whose denominator is another."""
+
+    def other(x, weight, bias):
+        centred = x - x.mean(-1, keepdim=True)
+        return centred / (x.std(-1, keepdim=True, **options) + eps) * weight + bias
+
+    return other
+
+
+def flipped(x, part, weight, bias, norm_first):
+    return residual_block(x, part, weight, bias, not norm_first)
+
+
+def in_place(x, part, weight, bias, norm_first):
+    y = residual_block(x, part, weight, bias, norm_first)
+    return x.copy_(y.detach())
+
+
+MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
+    ("The residual is missing: what the part returns is added to x.",
+     changed(pre=lambda x, part, norm: part(norm(x)), post=lambda x, part, norm: norm(part(x)))),
+    ("The residual is missing where the norm comes last: norm(x + part(x)).",
+     changed(post=lambda x, part, norm: norm(part(x)))),
+    ("norm_first is not looked at: the norm always comes first.", changed(post=lambda x, part, norm: x + part(norm(x)))),
+    ("norm_first is not looked at: the norm always comes last.", changed(pre=lambda x, part, norm: norm(x + part(x)))),
+    ("norm_first is read the other way round.", flipped),
+    ("The norm is missing.", changed(norm=lambda x, weight, bias: x)),
+    ("The norm comes twice, before the part and after the sum; norm_first says which of the two.",
+     changed(pre=lambda x, part, norm: norm(x + part(norm(x))), post=lambda x, part, norm: norm(x + part(norm(x))))),
+    ("The residual carries the normed x; with the norm first, x itself is added.",
+     changed(pre=lambda x, part, norm: norm(x) + part(norm(x)))),
+    ("Only the part's result is normed; the norm comes after the sum.",
+     changed(post=lambda x, part, norm: x + norm(part(x)))),
+    ("With the norm first, it is the part's result that is normed; norm what the part reads.",
+     changed(pre=lambda x, part, norm: x + norm(part(x)))),
+    ("The norm runs over the positions; each vector is normed by itself, over the last axis.",
+     changed(norm=partial(norm, dims=1))),
+    ("The norm runs over positions and width together; each vector is normed by itself.",
+     changed(norm=partial(norm, dims=(1, 2)))),
+    ("The variance is divided by width - 1; divide by width (correction=0).",
+     changed(norm=lambda x, weight, bias: (x - x.mean(-1, keepdim=True))
+             / torch.sqrt(x.var(-1, keepdim=True) + 1e-5) * weight + bias)),
+    ("1e-5 is added to the standard deviation; it belongs under the root, to the variance.",
+     changed(norm=over(1e-5, correction=0))),
+    ("1e-5 is missing under the root: a vector whose numbers are all the same gives NaN.",
+     changed(norm=partial(norm, eps=0.0))),
+    ("The vectors are divided by their variance; divide by its square root.",
+     changed(norm=lambda x, weight, bias: (x - x.mean(-1, keepdim=True))
+             / (x.var(-1, correction=0, keepdim=True) + 1e-5) * weight + bias)),
+    ("The mean is not taken out; that would be RMSNorm.",
+     changed(norm=lambda x, weight, bias: x / torch.sqrt(x.square().mean(-1, keepdim=True) + 1e-5) * weight + bias)),
+    ("weight and bias of the norm are not used.", changed(norm=lambda x, weight, bias: norm(x, 1.0, 0.0))),
+    ("The bias of the norm is not added.", changed(norm=lambda x, weight, bias: norm(x, weight, 0.0))),
+    ("The weight of the norm is not used.", changed(norm=lambda x, weight, bias: norm(x, 1.0, bias))),
+    ("The bias is added before the weight multiplies; first weight, then bias.",
+     changed(norm=lambda x, weight, bias: (norm(x, 1.0, 0.0) + bias) * weight)),
+    ("The part is applied twice.", changed(pre=lambda x, part, norm: x + part(part(norm(x))),
+                                           post=lambda x, part, norm: norm(x + part(part(x))))),
+    ("x is changed in place; return a new tensor.", in_place),
+    ("No gradient flows back through the residual: it is detached.",
+     changed(pre=lambda x, part, norm: x.detach() + part(norm(x)), post=lambda x, part, norm: norm(x.detach() + part(x)))),
+    ("No gradient flows back through the part: its result is detached.",
+     changed(pre=lambda x, part, norm: x + part(norm(x)).detach(), post=lambda x, part, norm: norm(x + part(x).detach()))),
+))  # fmt: skip
+
+EXERCISE = Exercise(
+    name="residual_block", title="A block around any part", kind="Implement",
+    points=2, difficulty=2, minutes=15, needs="section 'The layer in five lines' of chapter 5",
+    judge=Calls(residual_block, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    hints=("Write the norm first, as a small function of one tensor, and try it on a vector of equal numbers.",
+           "centred = y - y.mean(-1, keepdim=True); the variance is centred.square().mean(-1, keepdim=True).",
+           "x + part(norm(x)) if norm_first else norm(x + part(x))."),
+)  # fmt: skip
