@@ -130,6 +130,8 @@ def _difference_tensor(expected: Tensor, seen: Any) -> str:
     if seen.layout != torch.strided or seen.is_meta:
         return f"expected a plain tensor, got layout {seen.layout} on {seen.device}"
     a, b = expected.double(), seen.double().cpu()
+    if torch.equal(a, b):  # a tenth of the time of the rest, and the usual case
+        return ""
     apart = ~torch.isclose(b, a, rtol=RTOL, atol=ATOL, equal_nan=True)
     if not apart.any():
         return ""

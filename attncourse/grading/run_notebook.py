@@ -136,7 +136,6 @@ def _verdicts(notebook) -> dict[str, Verdict]:
     found = {}
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
-            data = output.get("metadata", {}).get("attncourse")
-            if data:
+            if data := output.get("metadata", {}).get("attncourse"):
                 found[data["name"]] = Verdict(**data | {"findings": tuple(data["findings"])})
     return found

@@ -22,8 +22,7 @@ def symptom(expected: dict[str, Any], seen: dict[str, Any]) -> str:
     if not pairs:
         return _changed(expected, seen) or _lost_gradient(expected, seen)
     for explains in (_reordered, _reshaped, _rounded, _not_a_number, _alone):
-        said = explains(pairs, sum(what.endswith(", output") for what in expected))
-        if said:
+        if said := explains(pairs, sum(what.endswith(", output") for what in expected)):
             return said
     return ""
 
@@ -31,11 +30,8 @@ def symptom(expected: dict[str, Any], seen: dict[str, Any]) -> str:
 def same(expected: Any, seen: Any, tolerance: float = 1e-3) -> bool:
     """Are these the same results? Tensors within a tolerance, relative to their largest number."""
     if isinstance(expected, tuple):
-        return (
-            isinstance(seen, tuple)
-            and len(seen) == len(expected)
-            and all(same(e, s, tolerance) for e, s in zip(expected, seen, strict=True))
-        )
+        alike = isinstance(seen, tuple) and len(seen) == len(expected)
+        return alike and all(same(*both, tolerance) for both in _tensors(expected, seen))
     if not isinstance(expected, Tensor):
         return not difference(expected, seen)
     if not plain(seen) or seen.shape != expected.shape:
@@ -55,9 +51,8 @@ def _reordered(pairs, calls: int) -> str:
         several = isinstance(e, tuple) and isinstance(s, tuple) and 1 < len(s) == len(e) <= 4
         return several and any(same(e, order) for order in permutations(s))
 
-    if all(other_order(e, s) for _, e, s in pairs):
-        return "The results are right, but stand in another order."
-    return ""
+    moved = all(other_order(e, s) for _, e, s in pairs)
+    return "The results are right, but stand in another order." if moved else ""
 
 
 def _reshaped(pairs, calls: int) -> str:
@@ -103,19 +98,13 @@ def _not_a_number(pairs, calls: int) -> str:
     """NaN or infinity where numbers belong, and nothing else wrong."""
 
     def spoiled(e, s):
-        return (
-            plain(e)
-            and plain(s)
-            and s.shape == e.shape
-            and bool(e.isfinite().all())
-            and not s.isfinite().all()
-        )
+        comparable = plain(e) and plain(s) and s.shape == e.shape
+        return comparable and bool(e.isfinite().all()) and not s.isfinite().all()
 
     if len(pairs) < calls and all(
         any(spoiled(*both) for both in _tensors(e, s)) for _, e, s in pairs
     ):
-        labels = _labels(pairs)
-        return f"Most is right, but there are NaN or infinite numbers here: {labels}."
+        return f"Most is right, but there are NaN or infinite numbers here: {_labels(pairs)}."
     return ""
 
 
@@ -153,6 +142,5 @@ def _lost_gradient(expected: dict, seen: dict) -> str:
         return bool(found) and not any(there)
 
     without = [name for name in names if lost(name)]
-    if not without:
-        return ""
-    return f"The results are right, but no gradient flows back to {' and '.join(without)}."
+    names = " and ".join(without)
+    return f"The results are right, but no gradient flows back to {names}." if names else ""

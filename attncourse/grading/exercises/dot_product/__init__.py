@@ -1,6 +1,5 @@
-"""The exercises on the dot product."""
+"""The exercises on the dot product, in the order of their notebook."""
 
-# In the order of the notebook.
 ORDER = (
     "sharpness",
     "kernel_regression",

@@ -5,10 +5,9 @@ from dataclasses import replace
 import torch
 from torch.nn.functional import one_hot
 
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.mistakes import exponentials, gradients, mistakes_of, mixes, softmaxes
-from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe
 
 

@@ -6,10 +6,9 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
 from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of, weights
-from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe
 
 CALLS = (  # what is special, b h n m d e, how loud

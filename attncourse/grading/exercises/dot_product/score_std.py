@@ -6,8 +6,7 @@ import numpy as np
 import torch
 
 from attncourse.grading.compare import Close
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.exercise import Exercise, Mistake, Number
 
 D, QUERY_STD, KEY_STD = 64, 1.0, 0.5
 

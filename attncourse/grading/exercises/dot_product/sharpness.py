@@ -7,8 +7,7 @@ import numpy as np
 import torch
 
 from attncourse.grading.compare import Close
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.exercise import Exercise, Mistake, Number
 
 KEYS, WANTED = 8, 0.99
 

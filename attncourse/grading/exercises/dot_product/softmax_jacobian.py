@@ -3,9 +3,8 @@
 import torch
 from torch import diag_embed
 
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
 from attncourse.grading.mistakes import exponentials, mistakes_of, softmaxes
-from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe
 
 

@@ -1,6 +1,5 @@
-"""The exercises on grouped-query attention."""
+"""The exercises on grouped-query attention, in the order of their notebook."""
 
-# In the order of the notebook.
 ORDER = (
     "who_reads_whom",
     "cache_dial",

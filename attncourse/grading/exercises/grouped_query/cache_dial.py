@@ -2,8 +2,7 @@
 
 import torch
 
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes, Number
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
 
 LAYERS, NUM_HEADS, HEAD_DIM = 80, 64, 128
 BATCH, LENGTH, BYTES = 8, 16_384, 2

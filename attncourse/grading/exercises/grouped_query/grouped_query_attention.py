@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse.grading.answer import as_answer
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.grouped_query._sharing import (
     apart,
     cases,

@@ -3,10 +3,8 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.inputs import normal
-from attncourse.grading.observe import Case
 
 
 def definition(heads):

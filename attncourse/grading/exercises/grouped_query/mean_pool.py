@@ -2,10 +2,8 @@
 
 import torch
 
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.inputs import normal
-from attncourse.grading.observe import Case
 
 
 def definition(x, num_heads, num_kv_heads):

@@ -6,11 +6,10 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
 from attncourse.grading.exercises.grouped_query._sharing import apart, averaged, sharing
 from attncourse.grading.layers_judge import LayerRecipe, Layers, far_apart, merge, split
 from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, rules
-from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given
 
 SIZES = (

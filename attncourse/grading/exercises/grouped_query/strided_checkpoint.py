@@ -7,11 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.layers_judge import merge, split
-from attncourse.grading.observe import Case
 
 CALLS = (  # what is special, b n width, rows of w_q and of w_k, a factor on x, num_heads, num_kv_heads
     ("6 query heads, 2 KV heads, head_dim 4, width 9", (2, 3, 9, 24, 8), 0.1, 6, 2),

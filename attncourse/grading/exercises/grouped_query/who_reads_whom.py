@@ -2,8 +2,7 @@
 
 import torch
 
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes, Number
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
 
 NUM_HEADS, NUM_KV_HEADS = 12, 4
 HEADS = range(NUM_HEADS)

@@ -1,6 +1,5 @@
-"""The exercises on the KV cache."""
+"""The exercises on the KV cache, in the order of their notebook."""
 
-# In the order of the notebook.
 ORDER = (
     "intensity",
     "kv_bytes",

@@ -6,8 +6,7 @@ from operator import index
 import torch
 
 from attncourse.grading.compare import Raised, plain
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistake, Mistakes
 from attncourse.grading.observe import run
 
 

@@ -4,10 +4,9 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
 from attncourse.grading.mistakes import ATTENTION, Found, in_place, masks, mistakes_of, rules
-from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe, hide, triangle
 
 

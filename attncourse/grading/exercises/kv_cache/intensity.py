@@ -2,8 +2,7 @@
 
 import torch
 
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes, Number
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
 
 QUERY_HEADS, KV_HEADS, LENGTH, HEAD_DIM = 64, 8, 4096, 128
 

@@ -5,9 +5,7 @@ from functools import partial
 
 import torch
 
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes
-from attncourse.grading.observe import Case
+from attncourse.grading.exercise import Accepted, Case, Counts, Exercise, Mistake, Mistakes
 
 
 def definition(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):

@@ -1,6 +1,5 @@
-"""The exercises on latent attention."""
+"""The exercises on latent attention, in the order of their notebook."""
 
-# In the order of the notebook.
 ORDER = (
     "cache_bytes",
     "absorb_query",

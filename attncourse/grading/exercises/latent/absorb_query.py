@@ -5,8 +5,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
 from attncourse.grading.inputs import sized_cases
 
 

@@ -8,12 +8,10 @@ import torch.nn.functional as F
 from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.inputs import normal
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 from attncourse.grading.mistakes import gradients, mistakes_of, outputs, scales, softmaxes, weights
-from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe, dot
 
 

@@ -5,8 +5,7 @@ from fractions import Fraction
 import torch
 
 from attncourse.grading.compare import Close
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes, Number
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
 
 LAYERS, HEADS, HEAD_DIM, LATENT, ROTARY, TOKENS, BYTES = 60, 128, 128, 512, 64, 10_000, 2
 

@@ -6,11 +6,10 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
 from attncourse.grading.inputs import normal
 from attncourse.grading.layers_judge import split
 from attncourse.grading.mistakes import detached, mistakes_of, scales
-from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe, triangle
 
 

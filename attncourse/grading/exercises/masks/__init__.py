@@ -1,6 +1,5 @@
-"""The exercises on masks."""
+"""The exercises on masks, in the order of their notebook."""
 
-# In the order of the notebook.
 ORDER = (
     "causal_mask",
     "decoder_mask",

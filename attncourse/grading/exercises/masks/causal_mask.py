@@ -6,10 +6,8 @@ import numpy as np
 import torch
 
 from attncourse import spec
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.mistakes import mistakes_of, rules
-from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe, triangle
 
 

@@ -5,9 +5,8 @@ from functools import partial
 
 import torch
 
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
 from attncourse.grading.mistakes import mistakes_of, rules
-from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe, triangle
 
 

@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm, normalize
 
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes
-from attncourse.grading.observe import Case
+from attncourse.grading.exercise import Accepted, Case, Counts, Exercise, Mistake, Mistakes
 
 
 def cases(seed: int) -> list[Case]:

@@ -6,8 +6,7 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.exercise import Exercise, Mistake, Number
 
 VOCAB, LENGTH = 50, 16
 

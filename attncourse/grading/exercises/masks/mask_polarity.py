@@ -5,9 +5,7 @@ from functools import partial
 
 import torch
 
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.observe import Case
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
 
 VISIBLE = {
     "attend": lambda x: x, "hidden": lambda x: not x,

@@ -1,6 +1,5 @@
-"""The exercises on multi-head attention."""
+"""The exercises on multi-head attention, in the order of their notebook."""
 
-# In the order of the notebook.
 ORDER = (
     "count_parameters",
     "split_heads",

@@ -2,8 +2,7 @@
 
 import torch
 
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes, Number
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
 
 WIDTH, HEADS = 512, 16
 ONE = WIDTH**2 + WIDTH  # one projection

@@ -11,8 +11,7 @@ from torch import nn
 
 from attncourse import spec
 from attncourse.grading.compare import Described, Raised
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistake, Mistakes
 from attncourse.grading.layers_judge import Layers, generator, merge, split
 from attncourse.grading.observe import Case, NotAttempted, run
 

@@ -10,14 +10,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from attncourse import spec
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
-from attncourse.grading.exercises.multi_head.head_dim import ClassFacts
-from attncourse.grading.exercises.multi_head.merge_heads import merge
-from attncourse.grading.exercises.multi_head.split_heads import split
+from attncourse.grading.exercise import Accepted, Case, Exercise, Facts, Mistake, Mistakes
+from attncourse.grading.exercises.multi_head.head_dim import PROJECTIONS, ClassFacts, merge, split
 from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart, generator
 from attncourse.grading.mistakes import gradients, masks, mistakes_of, softmaxes, weights
-from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, hide
 
 SIZES = (
@@ -25,7 +21,6 @@ SIZES = (
     (", scores near 2**22 and -2**22", (4, 4, 0.2), (1, 5), far_apart),
 )  # fmt: skip
 BATCH, N, CALLS, COPIES = 2, 7, 3, 16  # enough draws that no honest dropout is far off
-PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
 
 
 def parts(layer, embed_dim, num_heads, dropout):

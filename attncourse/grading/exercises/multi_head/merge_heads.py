@@ -5,8 +5,7 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.multi_head.split_heads import cases_of
 
 CALLS = (  # what is special, shape in memory, its axes in order

@@ -6,12 +6,11 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
 from attncourse.grading.exercises.multi_head import merge_heads, split_heads
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.layers_judge import merge, split
 from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of, outputs, weights
-from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe
 
 

@@ -5,9 +5,7 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.observe import Case
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
 
 CALLS = (  # what is special, shape in memory, its axes in order, num_heads
     ("2 samples, 5 positions, 3 heads of 7 numbers", (2, 5, 21), (0, 1, 2), 3),

@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from attncourse.grading.compare import Described, Raised
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistake, Mistakes
 from attncourse.grading.observe import run
 
 VOCAB, LENGTH, MAX_PARAMETERS, THRESHOLD = 20, 12, 20_000, 0.99

@@ -1,6 +1,5 @@
-"""The exercises on multi-query attention."""
+"""The exercises on multi-query attention, in the order of their notebook."""
 
-# In the order of the notebook.
 ORDER = (
     "param_count",
     "what_shrinks",

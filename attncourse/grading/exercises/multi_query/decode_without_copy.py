@@ -5,21 +5,14 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
+from attncourse.grading.exercises.grouped_query._sharing import definition
 from attncourse.grading.inputs import alternating, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 from attncourse.grading.mistakes import ATTENTION, gradients, in_place, mistakes_of
 from attncourse.grading.recipe import Given, Recipe, triangle
-
-
-def definition(query, key, value):
-    """The loops of the course; the new token may read everything."""
-    return spec.grouped_query_attention(query, key, value)[0]
-
 
 MEASURED = "3 samples, 4 heads, 512 tokens, head_dim 16", (3, 4, 1, 512, 16, 16), 1
 CALLS = (  # what is special, b h n m d e, how loud

@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
 from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of, rules, weights
 from attncourse.grading.recipe import Given, Recipe, triangle

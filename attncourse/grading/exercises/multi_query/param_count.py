@@ -3,9 +3,7 @@
 import torch
 from torch import nn
 
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes
-from attncourse.grading.observe import Case
+from attncourse.grading.exercise import Accepted, Case, Counts, Exercise, Mistake, Mistakes
 
 
 def definition(embed_dim, num_heads, bias):

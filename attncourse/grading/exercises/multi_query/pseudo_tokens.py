@@ -6,10 +6,9 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
 from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart, merge, split
 from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, weights
-from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, triangle
 
 SIZES = (

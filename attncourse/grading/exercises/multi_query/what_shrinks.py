@@ -3,8 +3,7 @@
 import torch
 from torch import nn
 
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes, Number
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
 
 EMBED_DIM, NUM_HEADS, TOKENS, HEAD_DIM = 512, 8, 1024, 64
 
