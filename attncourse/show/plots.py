@@ -140,6 +140,8 @@ def _draw_heatmap(ax, w, queries, keys, visible, vmax, annotate):
     crowded = keys is not None and m * max(map(len, keys)) > 28
     ax.tick_params(axis="x", rotation=90 if crowded else 0)
     ax.tick_params(axis="y", rotation=0)
+    if max(n, m) > 12 and (keys or queries):
+        ax.tick_params(labelsize=9)
 
 
 def _frame(ax, marked: Tensor | None, borders: tuple[int, ...]) -> None:
