@@ -236,7 +236,7 @@ def test_a_name_with_a_number_is_told_the_one_without():
 def test_what_is_no_function_is_told_so(capsys):
     with pytest.raises(CheckFailed):
         check("causal_mask", torch.ones(3, 3).tril().bool())
-    assert "the answer: expected a function, got Tensor; pass the function" in capsys.readouterr().out
+    assert "expected a function, got Tensor; pass the function" in capsys.readouterr().out
 
 
 def test_every_exercise_has_its_place_in_the_order():
