@@ -79,12 +79,20 @@ def error(said, future) -> float:
     return (said.double().cpu() - future).square().mean().item()
 
 
+def likeness(said, future) -> float:
+    """The cosine of all forecasts and all values: 1 also for a forecast times any number."""
+    return torch.cosine_similarity(
+        said.double().cpu().flatten(), future.double().flatten(), 0
+    ).item()
+
+
 def skill(model, past, future, said, generator):
     """True when other parameters forecast nothing, but almost the same parameters do."""
     own = [p.data for p in model.parameters()]
     drawn = [torch.randn(p.shape, generator=generator).to(p) for p in own]
     for factor in (0, 1, -1):
-        if error(with_parameters(model, [factor * p for p in drawn], past), future) < 0.35:
+        other = with_parameters(model, [factor * p for p in drawn], past)
+        if error(other, future) < 0.35 or abs(likeness(other, future)) > 0.85:
             return f"with all parameters {'drawn at random' if factor else 'set to 0'} it still forecasts"
     nudged = [p * (1 + 1e-4 * x) for p, x in zip(own, drawn, strict=True)]
     for words, numbers in ("all parameters changed by a ten-thousandth", nudged), ("the same", own):
@@ -153,6 +161,17 @@ class Bank(nn.Module):
         return self.wrong(torch.einsum("bk,ktc,bkc->bt", weights, self.goes_on, found), x)
 
 
+class Scaled(nn.Module):
+    """A rule that is written down, times a parameter for show."""
+
+    def __init__(self):
+        super().__init__()
+        self.rule, self.scale = Bank(parameters=False), nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        return self.rule(x) * self.scale.mean()
+
+
 class Linear(nn.Module):
     """One matrix for all signals."""
 
@@ -202,6 +221,7 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
     )),
     ("The answer is written into forward, or it sits where model.parameters() does not see it.",
      Bank(parameters=False)),
+    ("The answer is written into forward; a parameter only scales it.", Scaled()),
     ("The model has more than 50,000 parameters; a narrower one is enough.", Bank(periods=700)),
 ))  # fmt: skip
 
