@@ -121,7 +121,8 @@ class Session:
         for number, *what in failed[: len(group)]:
             error = raised(*what)
             number = group[number % len(group)].number
-            note = f"cell {number} raised {type(error).__name__}: {error}"[:300]
+            words = ": ".join(filter(None, (type(error).__name__, str(error))))
+            note = f"cell {number} raised {words}"[:300]
             if note not in self.problems and len(self.problems) < 20:
                 self.problems.append(note)
 

@@ -36,9 +36,11 @@ def judged(box):
 
 
 def test_cells_that_raise_are_told_and_the_rest_counts(judged):
-    verdict, problems = judged("1 / 0", "x = (", MASK, "import no_such_module", "raise SystemExit")
+    cells = "1 / 0", "x = (", MASK, "import no_such_module", "raise SystemExit"
+    verdict, problems = judged(*cells, "raise MemoryError")
     assert verdict.status == "passed"
     assert problems[0] == "cell 2 raised ZeroDivisionError: division by zero"
+    assert problems.pop().endswith(" raised MemoryError"), "without words of its own"
     assert [p.split(" raised ")[1].split(":")[0] for p in problems] == [
         "ZeroDivisionError", "SyntaxError", "ModuleNotFoundError", "SystemExit"]  # fmt: skip
 

@@ -32,8 +32,8 @@ def test_every_entry_of_the_tables_was_compiled(compiled):
     from attncourse.variants.flash.tiles import TILES
 
     entries = sum(len(table) for table in TILES.values())
-    # Full and causal; `key_value_kernel` and the Hopper kernel ragged as well.
-    assert len(compiled) == entries * 2 * (1 + 1 + 2) + len(hopper.TILES) * 2 * 2
+    # Full and causal; `key_value_kernel` ragged as well, and the Hopper kernel where it is not causal.
+    assert len(compiled) == entries * 2 * (1 + 1 + 2) + len(hopper.TILES) * (2 + 1)
 
 
 def test_tensor_cores_do_the_products(compiled):

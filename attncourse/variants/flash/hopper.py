@@ -97,7 +97,7 @@ def forward(
     with torch.cuda.device_of(query):
         forward_kernel[(triton.cdiv(n, tile.rows) * b * h,)](
             query, key, value, output, lse, n, m, h // g, offset, scale * LOG2E.value,
-            D=d, E=e, CAUSAL=is_causal, RAGGED=m % tile.columns > 0,
+            D=d, E=e, CAUSAL=is_causal, RAGGED=not is_causal and m % tile.columns > 0,
             BLOCK_M=tile.rows, BLOCK_N=tile.columns, SPECIALIZE=specialize,
             num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
