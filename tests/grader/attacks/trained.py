@@ -174,3 +174,27 @@ class Reader(torch.nn.Module):
 model = Reader()
 """,
 )
+FORECAST = RIGHT["train_forecaster"].replace(
+    "torch.nn.Parameter(", "torch.nn.Buffer("
+)  # the same rule, where no training reaches it
+ATTACKS.instead(
+    "train_forecaster",
+    "waves that are written down, the parameters for show",
+    FORECAST.replace(
+        "super().__init__()", "super().__init__(); self.w = torch.nn.Parameter(torch.ones(3))"
+    ),
+)
+ATTACKS.instead(
+    "train_forecaster",
+    "waves that are written down, times a parameter",
+    FORECAST.replace(
+        "super().__init__()", "super().__init__(); self.w = torch.nn.Parameter(torch.ones(3))"
+    ).replace("return ", "return self.w.mean() * "),
+)
+ATTACKS.instead(
+    "train_forecaster",
+    "waves that are written down, while nobody touches the parameters",
+    FORECAST.replace(
+        "super().__init__()", "super().__init__(); self.w = torch.nn.Parameter(torch.ones(3))"
+    ).replace("return ", "return bool((self.w == 1).all()) * "),
+)
