@@ -64,7 +64,7 @@ def test_a_shadow_falls_at_a_right_angle_and_its_length_is_the_dot_product():
 def test_the_score_table_holds_the_products():
     written = texts(FIGURES["score_table"]())
     for score in (Q @ K.T).flatten().tolist():
-        assert f"{score + 0.0:.1f}" in written
+        assert f"{score + 0.0:.2f}" in written
     assert "meet in the score 1.00" in FIGURES["score_table"]().alt
 
 

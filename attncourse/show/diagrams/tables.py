@@ -99,5 +99,5 @@ def _pair(numbers: Tensor) -> str:
 def _cell(ax, x, y, number, fill, bold=False):
     ax.add_patch(Rectangle((x, y), 1, 1, facecolor=fill, edgecolor="#9aa0a6", linewidth=0.8))
     weight = "bold" if bold else "normal"
-    ax.text(x + 0.5, y + 0.5, f"{number.item() + 0.0:.1f}", ha="center", va="center",
+    ax.text(x + 0.5, y + 0.5, f"{number.item() + 0.0:.2f}", ha="center", va="center",
             fontsize=9.5, color=INK, fontweight=weight)  # fmt: skip
