@@ -51,7 +51,7 @@ def rotary(
 
     Reduces to: x when all positions are 0.
     Source: su2024, section 3.2.2.
-    Chapter: 06_kv_cache.
+    Chapter: 04_positions.
     """
     angles = positions[:, None] * _frequencies(x.size(-1), base, x.device)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)

@@ -50,6 +50,7 @@ def alibi(num_heads: int) -> ScoreMod:
         ValueError: num_heads is not a power of two.
 
     Source: press2022, section 3. There a causal mask hides j > i; here both sides cost the same.
+    Chapter: 04_positions.
     """
     if num_heads < 1 or num_heads & (num_heads - 1):
         raise ValueError(f"num_heads must be a power of two for these slopes; got {num_heads}")

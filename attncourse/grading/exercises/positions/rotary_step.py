@@ -123,7 +123,7 @@ def matrices_sample_by_sample(query, key, past, base):
 
 
 MISTAKES = Mistakes(Mistake(says, both(places)) for says, places in (
-    ("Positions start at 0; behind a cache they start at past.", lambda p, n: at_places(0 * p, n)),
+    ("Positions start at 0; after the cached tokens they start at past.", lambda p, n: at_places(0 * p, n)),
     ("All samples get the past of the first; each has its own.", lambda p, n: at_places(p[:1].expand_as(p), n)),
     ("All samples get the longest past, as if they were padded; each has its own.",
      lambda p, n: at_places(p.max().expand_as(p), n)),
