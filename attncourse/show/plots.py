@@ -179,9 +179,13 @@ def lines(
     logx: bool = False,
     logy: bool = False,
     points: bool = True,
+    from_zero: bool = False,
     caption: str = "",
 ) -> Figure:
-    """Curves over one x axis; the legend names them, and so does the style of the line."""
+    """Curves over one x axis; the legend names them, and so does the style of the line.
+
+    With ``from_zero`` the y axis starts at 0, so that a low curve does not look like 0.
+    """
     with mpl.rc_context(STYLE):
         canvas = Canvas(figsize=(5.4, 3.3), layout="constrained")
         ax = canvas.subplots()
@@ -192,6 +196,8 @@ def lines(
             ax.set_xscale("log", base=2)
         if logy:
             ax.set_yscale("log")
+        if from_zero:
+            ax.set_ylim(bottom=0)
         if len(series) > 1:
             ax.legend(frameon=False)
     ends = "; ".join(f"{name} from {y[0]:.3g} to {y[-1]:.3g}" for name, y in series.items())

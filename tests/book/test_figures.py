@@ -113,6 +113,16 @@ def test_lines_differ_without_colour():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["ours", "theirs"]
 
 
+def test_an_axis_from_zero_tells_a_low_curve_from_0():
+    series = {"low": [3.0, 0.2], "high": [3.0, 2.8]}
+    for from_zero in (False, True):
+        (ax,) = drawn_axes(
+            plots.lines([0, 1], series, xlabel="step", ylabel="loss", from_zero=from_zero)
+        )
+        assert (ax.get_ylim()[0] == 0) == from_zero
+        assert ax.get_ylim()[1] > 3
+
+
 def test_one_step_is_coloured():
     boxes = [
         patch for patch in plots.five_steps("mask").canvas.axes[0].patches
