@@ -18,6 +18,7 @@ from attncourse.lab.models import (
     Forecaster,
     Transformer,
 )
+from attncourse.positions import sinusoidal
 
 WIDTH, HEADS, HIDDEN = 6, 3, 10
 PADDING = torch.tensor([[True] * 7, [True] * 4 + [False] * 3])
@@ -247,3 +248,33 @@ def test_forecaster_learns_and_sees_the_order():
         assert model(past).shape == (200, 3)
         assert F.mse_loss(model(past), future) < 0.9 * before
         assert not torch.allclose(model(past.flip(1)), model(past), atol=1e-2)
+
+
+def test_transformer_is_its_equation_and_maps_come_layer_by_layer():
+    model = Transformer(11, 9, embed_dim=8, num_heads=2, layers=2).double()
+    source, said = torch.randint(11, (2, 7)), torch.randint(9, (2, 5))
+    waves = sinusoidal(torch.arange(7), 8).double()
+    memory = model.encoder(model.source(source) * 8**0.5 + waves)
+    x = model.target(said) * 8**0.5 + waves[:5]
+    expected = model.logits(model.decoder(x, memory))
+    maps, first = [], []
+    torch.testing.assert_close(model(source, said, maps=maps), expected)
+    model.decoder.layers[0](x, memory, first)
+    torch.testing.assert_close(maps[:1], first)
+    assert len(maps) == 2
+
+
+def test_embeddings_start_at_the_size_of_the_positions():
+    model = Transformer(400, 400, embed_dim=64)
+    for embedding in (model.source, model.target):
+        assert (embedding.weight * 8).std().item() == pytest.approx(1.0, rel=0.05)
+
+
+def test_forecaster_reads_all_of_the_past_and_its_order():
+    model = Forecaster(horizon=3, embed_dim=16, num_heads=2, layers=1).double()
+    past = torch.randn(2, 9, dtype=torch.float64, requires_grad=True)
+    said = model(past)
+    (grad,) = torch.autograd.grad((said * torch.randn_like(said)).sum(), past)
+    assert (grad != 0).all()
+    swapped = past[:, [1, 0, *range(2, 9)]]
+    assert not torch.allclose(model(swapped), said), "without positions it could not tell"
