@@ -171,5 +171,6 @@ EXERCISE = Exercise(
     hints=("Follow x from the top to the bottom of the layer. Which lines replace it, and which add to it?",
            "Three lines of the same form are enough. A norm changes what a part reads, never what is carried on, "
            "and the memory has no norm here.",
-           "x = x + self_attend(norms[0](x)), then x + cross_attend(norms[1](x), memory), then the third."),
+           "first, second, third = norms; x = x + self_attend(first(x)), then x + cross_attend(second(x), memory), "
+           "then the third line of the same form."),
 )  # fmt: skip
