@@ -29,6 +29,7 @@ from attncourse.grading.observe import (
 
 # Added to every seed: an answer that seeds torch with 0 must not draw the inputs of its judge.
 SEEDS = 0x5EED_0000
+signature = lru_cache(inspect.signature)  # it takes as long as many a call
 GIVEN = "the answer"  # shown where the answer is no function and should be one
 
 
@@ -59,7 +60,7 @@ class Calls:
             got = type(answer).__name__
             yield GIVEN, f"expected a function, got {got}; pass the function itself, uncalled"
             return
-        names = list(inspect.signature(self.spec).parameters)
+        names = list(signature(self.spec).parameters)
         for number, call in enumerate(calls_of(answer, cases_of(self, seed), self.gradients)):
             try:
                 yield from observe_call(call, names)
@@ -295,6 +296,5 @@ def differences(expected: Observations, seen: Observations) -> list[str]:
 
 
 def _sentence(what: str, expected: Any, seen: Any) -> str:
-    problem = difference(expected, seen)
-    sentence = f"{what}: {problem}" if problem else ""
+    sentence = f"{what}: {problem}" if (problem := difference(expected, seen)) else ""
     return sentence if len(sentence) <= 300 else sentence[:297] + "..."

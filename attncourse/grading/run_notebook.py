@@ -13,7 +13,6 @@ from attncourse.grading.exercise import Verdict
 from attncourse.grading.exercises import chapter_of, load, names
 
 CHECK = re.compile(r"""\bcheck\(\s*["'](\w+)["']""")
-
 MOST_FATAL_CELLS = 10
 
 
@@ -56,12 +55,11 @@ def grade_notebook(path: Path, cell_seconds: float = 120) -> Score:
         sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     except FileNotFoundError:
         score.problems.append(f"{path} does not exist")
-        return score
     except IsADirectoryError:
         score.problems.append(f"{path} is a folder; name one notebook")
-        return score
     except Exception as error:  # not JSON, not a notebook, a damaged one: there is no common base
         score.problems.append(f"{path.name} is not a notebook that can be read: {error}"[:300])
+    if score.problems:
         return score
     checked = {name for source in sources for name in CHECK.findall(source)} & set(names())
     chapters = {chapter_of(name) for name in checked}
