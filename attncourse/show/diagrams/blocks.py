@@ -18,7 +18,7 @@ def next_word(
     """
     wide = 2.0 * len(words)
     with mpl.rc_context(STYLE | {"font.size": 10}):
-        canvas, ax = blank(4.4, 5.0)
+        canvas, ax = blank(4.4, 4.3)
         for k, word in enumerate(words):
             box(ax, 2 * k + 0.02, 0, 1.96, 0.8, word, "white")
             box(ax, 2 * k + 0.55, 1.5, 0.9, 0.8, f"$x_{k}$", PALE)
