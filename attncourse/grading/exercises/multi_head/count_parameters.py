@@ -59,7 +59,7 @@ MISTAKES = Mistakes(Mistake(says, number) for says, number in (
 EXERCISE = Exercise(
     name="count_parameters", answer="parameters", title="Count the parameters", kind="Predict",
     points=1, difficulty=1, minutes=5,
-    needs="section 'What more heads cost' of chapter 3",
+    needs="section 'What do more heads cost?' of chapter 3",
     judge=Number(count, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "A linear layer from a numbers to b numbers has a * b weights and b biases.",

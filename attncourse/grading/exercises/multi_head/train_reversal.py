@@ -259,7 +259,7 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
 EXERCISE = Exercise(
     name="train_reversal", answer="model", title="Train a model to read backwards", kind="Train",
     points=3, difficulty=3, minutes=25,
-    needs="section 'Four heads answer four questions, one each' of chapter 3",
+    needs="section 'Four questions at every position' of chapter 3",
     judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("The position alone says which token is asked for: the model needs embeddings for tokens and for "
            "positions, and one attention layer without a mask.",
