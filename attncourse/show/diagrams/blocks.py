@@ -12,7 +12,7 @@ def next_word(
     """From the bottom up: words, vectors, layers of attention and feed-forward, chances of the next word.
 
     Args:
-        words: what has been typed; up to five stay readable on a phone.
+        words: the start mark and what has been typed; up to five stay readable on a phone.
         guesses: the likeliest next words and their chances, from 0 to 1.
         layers: how often the coloured part is repeated.
     """
@@ -31,7 +31,7 @@ def next_word(
         ax.text(wide + 0.2, 4.3, f"{layers}\ntimes", ha="left", va="center", color=INK)
         for k in range(len(words)):
             box(ax, 2 * k + 0.55, 6.3, 0.9, 0.8, f"$y_{k}$", PALE)
-        arrow(ax, (wide - 1, 7.1), (wide - 1, 7.9))
+        arrow(ax, (wide - 1, 7.1), (wide - 1, 7.75))
         _chances(ax, wide, guesses)
         ax.set_xlim(-0.1, wide + 1.6)
     best = ", ".join(f"{word} {chance:.2f}" for word, chance in guesses.items())
@@ -43,8 +43,10 @@ def next_word(
 
 
 def _chances(ax, wide: float, guesses: dict[str, float]) -> None:
-    """Lying bars, the likeliest word at the top; they begin at 0, and the longest fills the width."""
-    room, most = max(wide - 4.2, 1), max(guesses.values())
+    """A box of lying bars, the likeliest word at the top; they begin at 0, the longest fills the width."""
+    room, most = max(wide - 4.7, 1), max(guesses.values())
+    right = max(wide - 0.1, 4.5 + room)
+    box(ax, 0.1, 7.75, right - 0.1, 0.75 * len(guesses) + 0.3, "", "white")
     for k, (word, chance) in enumerate(reversed(guesses.items())):
         y = 8.0 + 0.75 * k
         box(ax, 3.2, y, room * chance / most, 0.55, "", ACCENT)
@@ -110,6 +112,7 @@ def _plus(ax, x: float, y: float) -> None:
 
 def transformer_diagram(layers: int = 2, caption: str = "") -> Figure:
     """Encoder on the left, decoder on the right; the memory goes across, once and to every layer."""
+    many = f"{layers} layer{'s' * (layers > 1)}"
     with mpl.rc_context(STYLE):
         canvas, ax = blank(4.6, 5.4)
         left = ["self-attention", "feed-forward"]
@@ -117,7 +120,7 @@ def transformer_diagram(layers: int = 2, caption: str = "") -> Figure:
         for x, parts, name in ((0.0, left, "encoder"), (6.0, right, "decoder")):
             step = 6.6 / len(parts)
             box(ax, x - 0.25, 2.2, 4.7, 6.9, "", "white")
-            ax.text(x + 2.1, 9.2, f"{name}, {layers} layers", ha="center", va="bottom", color=INK)
+            ax.text(x + 2.1, 9.2, f"{name}, {many}", ha="center", va="bottom", color=INK)
             for k, part in enumerate(parts):
                 colour = PALE if part == "feed-forward" else ACCENT
                 box(ax, x + 0.1, 2.6 + step * k, 4.0, 1.3, part, colour)
@@ -136,8 +139,8 @@ def transformer_diagram(layers: int = 2, caption: str = "") -> Figure:
         arrow(ax, (8.1, 9.1 + 0.8), (8.1, 10.6))
         box(ax, 6.1, 10.6, 4.0, 1.0, "next word", "white")
     alt = (
-        f"On the left the encoder, {layers} layers of self-attention and feed-forward; on the right the "
-        f"decoder, {layers} layers of causal self-attention, cross-attention and feed-forward. The "
+        f"On the left the encoder, {many} of self-attention and feed-forward; on the right the "
+        f"decoder, {many} of causal self-attention, cross-attention and feed-forward. The "
         f"encoder's output, the memory, leads to the cross-attention; the decoder's leads to the next word."
     )
     return Figure(canvas, alt, caption)
