@@ -137,7 +137,7 @@ MISTAKES = Mistakes(Mistake(says, both(places)) for says, places in (
     ("Everything is turned twice.", lambda p, n: 2 * at_places(p, n)),
 ))  # fmt: skip
 MISTAKES += [Mistake(says, both(**options)) for says, options in (
-    ("Feature i is paired with i + d / 2; here neighbours, 2 i and 2 i + 1, are a pair.",
+    ("Feature c is paired with c + d / 2; here neighbours, 2 c and 2 c + 1, are a pair.",
      {"pairs": lambda x: x.chunk(2, -1), "order": lambda a, b: torch.cat([a, b], -1)}),
     ("The right pairs are turned, but put side by side in halves; put them back where they were.",
      {"order": lambda a, b: torch.cat([a, b], -1)}),
@@ -145,7 +145,7 @@ MISTAKES += [Mistake(says, both(**options)) for says, options in (
      {"order": lambda a, b: torch.stack([b, a], -1).flatten(-2)}),
     ("Turned the other way in a pair: the sign of the sine is exchanged, or the pair is.",
      {"pairs": lambda x: (x[..., 1::2], x[..., ::2])}),
-    ("The exponent is -i / d; it is -2 i / d.", {"power": -1.0}),
+    ("The exponent is -c / d; it is -2 c / d.", {"power": -1.0}),
     ("The exponent is positive; the later pairs turn slower.", {"power": 2.0}),
 )] + [Mistake(says, answer) for says, answer in (
     ("The key is not turned.", lambda q, k, p, b: (RIGHT(q, k, p, b)[0], k + 0)),

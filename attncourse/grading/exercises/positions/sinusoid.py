@@ -93,9 +93,9 @@ MISTAKES = Mistakes(Mistake(says, lambda p, d, base, change=change: change(waves
     ("The hands turn the wrong way: the angles are negative.", lambda a: joined(-a)),
 ))  # fmt: skip
 MISTAKES += [Mistake(says, lambda p, d, base, to=to: joined(waves(p, d, base, **to))) for says, to in (
-    ("The exponent is -i / width, so the slowest clock is much too fast; it is -2 i / width.",
+    ("The exponent is -c / width, so the slowest clock is much too fast; it is -2 c / width.",
      {"power": lambda i, d: -i / d}),
-    ("The exponent is positive, so the clocks get faster; it is -2 i / width.", {"power": lambda i, d: 2 * i / d}),
+    ("The exponent is positive, so the clocks get faster; it is -2 c / width.", {"power": lambda i, d: 2 * i / d}),
     ("The slowest clock turns by 1 / base: the exponent is divided by width - 2 instead of width.",
      {"power": lambda i, d: -2 * i / max(d - 2, 1)}),
     ("The exponent starts at i = 1; clock 0 turns by 1 radian per position.",
@@ -117,7 +117,7 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "First make a table of angles: a row for each position, a column for each of the width / 2 clocks.",
-        "torch.arange(0, width, 2) / width holds 2 i / width for all clocks. The positions are a column: [:, None].",
+        "torch.arange(0, width, 2) / width holds 2 c / width for all clocks. The positions are a column: [:, None].",
         "angles = positions[:, None] * base ** (-torch.arange(0, width, 2) / width), then cat the sines and cosines.",
     ),
 )  # fmt: skip
