@@ -78,6 +78,13 @@ def test_a_row_ends_in_the_weighted_mean():
     assert f"({x:.2f}, {y:.2f})" in texts(figure)
 
 
+def test_the_column_of_scores_says_what_it_holds():
+    assert "score" in texts(FIGURES["one_row"]())
+    assert "score / √2" in texts(
+        diagrams.one_row(WORDS, Q[2] @ K.T, WEIGHTS, V, score_label="score / √2")
+    )
+
+
 def test_a_louder_sample_is_larger():
     (points,) = FIGURES["samples"]().canvas.axes[0].collections
     sizes = torch.tensor(points.get_sizes())

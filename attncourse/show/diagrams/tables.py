@@ -52,7 +52,12 @@ def score_table(
 
 
 def one_row(
-    words: list[str], scores: Tensor, weights: Tensor, value: Tensor, caption: str = ""
+    words: list[str],
+    scores: Tensor,
+    weights: Tensor,
+    value: Tensor,
+    caption: str = "",
+    score_label: str = "score",
 ) -> Figure:
     """One query's way to its output: a score, a weight and a weighted value for each word, and the sum.
 
@@ -60,14 +65,15 @@ def one_row(
         words: one label for each key.
         scores, weights: (m,), before and after the softmax.
         value: (m, e), a few numbers each.
+        score_label: what stands above the scores.
     """
     parts = weights[:, None] * value
     with mpl.rc_context(STYLE):
         canvas = Canvas(figsize=(4.2, 3.0), layout="constrained")
         ax = canvas.subplots()
         ax.set_axis_off()
-        for x, head in ((2.5, "score"), (4.6, "weight"), (7.3, "value"), (10, "product")):
-            _write(ax, x, -1, head)
+        for x, label in ((2.5, score_label), (4.6, "weight"), (7.3, "value"), (10, "product")):
+            _write(ax, x, -1, label)
         for k, word in enumerate(words):
             ax.text(-0.3, k, word, va="center", fontsize=10)
             _write(ax, 2.5, k, f"{scores[k]:.2f}")
