@@ -98,7 +98,7 @@ MISTAKES += [Mistake(says, lambda p, d, base, to=to: joined(waves(p, d, base, **
     ("The exponent is positive, so the clocks get faster; it is -2 c / width.", {"power": lambda i, d: 2 * i / d}),
     ("The slowest clock turns by 1 / base: the exponent is divided by width - 2 instead of width.",
      {"power": lambda i, d: -2 * i / max(d - 2, 1)}),
-    ("The exponent starts at i = 1; clock 0 turns by 1 radian per position.",
+    ("The exponent starts at clock 1; clock 0 turns by 1 radian per position.",
      {"power": lambda i, d: -2 * (i + 1) / d}),
     ("The exponent is not divided by width.", {"power": lambda i, d: -2 * i}),
     ("Positions are counted from 1 here; use them as they are given.", {"at": lambda p: p + 1}),
