@@ -280,7 +280,7 @@ TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 @pytest.mark.parametrize("start", [[], TORCHRUN], ids=["python", "torchrun"])
 def test_demo(start):
     command = [sys.executable, *start, "-m", "attncourse.variants.flash.ring", "--demo"]
-    done = subprocess.run(command, env=QUIET, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=QUIET, capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("2 processes, backend gloo; ")
     outputs = [float(x) for x in re.findall(r"^    output ([^,]+)", done.stdout, re.M)]
