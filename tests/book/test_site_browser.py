@@ -59,7 +59,14 @@ AXE = """only => axe.run(document, {resultTypes: ['violations'], preload: false,
 CONTRAST = {"runOnly": ["color-contrast"]}
 STRUCTURE = {"rules": {"color-contrast": {"enabled": False}}}
 UNFOLD = "document.querySelectorAll('.bd-article details').forEach(e => e.open = true)"
-THEME = "name => {document.documentElement.dataset.mode = document.documentElement.dataset.theme = name}"
+# Colours may fade for a moment, and axe asks which element is painted on top: so two frames are waited for.
+THEME = """async name => {
+  document.documentElement.dataset.mode = document.documentElement.dataset.theme = name
+  const frame = () => new Promise(requestAnimationFrame)
+  await frame()
+  document.getAnimations().forEach(animation => animation.finish())
+  await frame()
+}"""
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
