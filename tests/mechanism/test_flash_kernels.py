@@ -167,6 +167,23 @@ def test_one_function_reaches_the_kernels(backend, scale):
     torch.testing.assert_close(*gradients, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize("backend", ["tiled", "triton", "hopper"])
+def test_gradients_that_are_one_number_posing_as_a_tensor(backend):
+    """The gradient of a sum has strides of 0; a kernel that walks over its memory leaves it."""
+    shape = SHAPES["causal, ragged, grouped"]
+    inputs = draw(shape, torch.float32)[:3]
+    ones = (torch.ones(shape.b, shape.h, shape.n, shape.e), torch.ones(shape.b, shape.h, shape.n))
+    *_, dq, dk, dv = explicit(shape, torch.float64, *inputs, *ones)
+    narrow = torch.float16 if backend == "hopper" else torch.float32
+    q, k, v = (x.to(narrow).requires_grad_() for x in inputs)
+    rule = {"is_causal": True, "enable_gqa": True, "backend": backend, "return_aux": True}
+    output, aux = flash_attention(q, k, v, **rule)
+    (output.sum() + aux.lse.sum()).backward()
+    error = 2e-2 if backend == "hopper" else 1e-5
+    for name, mine, right in (("dq", q.grad, dq), ("dk", k.grad, dk), ("dv", v.grad, dv)):
+        torch.testing.assert_close(mine.double(), right, rtol=error, atol=error, msg=name)
+
+
 def test_tiles_for_every_width_and_dtype():
     for width in (16, 64, 65, 128, 200, 256):
         for dtype in (torch.float16, torch.float32):

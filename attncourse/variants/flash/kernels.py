@@ -250,7 +250,9 @@ def backward(
     Cost: 3.5 times the FLOPs of `forward`.
     Source: dao2023, algorithm 2.
     """
-    query, key, value, do = (x.contiguous() for x in (query, key, value, grad_output))
+    # Gradients too: that of lse.sum() is a single number that poses as a tensor, with strides of 0.
+    inputs = (query, key, value, grad_output, grad_lse)
+    query, key, value, do, dlse = (x.contiguous() for x in inputs)
     (b, h, n, d), (g, m, e) = query.shape, value.shape[1:]
     dq, dk, dv = (torch.empty_like(x) for x in (query, key, value))
     delta = torch.empty_like(lse)
@@ -259,7 +261,7 @@ def backward(
     fixed = {"D": d, "E": e, "CAUSAL": is_causal, "PRECISION": precision()}
     with torch.cuda.device_of(query):
         query_kernel[(triton.cdiv(n, rows.rows) * b * h,)](
-            query, key, value, output, lse, do, grad_lse, delta, dq, *sizes,
+            query, key, value, output, lse, do, dlse, delta, dq, *sizes,
             **fixed, BLOCK_M=rows.rows, BLOCK_N=rows.columns,
             num_warps=rows.warps, num_stages=rows.stages,
         )  # fmt: skip
