@@ -10,6 +10,16 @@ import torch
 from attncourse import flash_attention
 from attncourse.variants.flash import backends
 
+# Compute capability, and the backend that is taken there.
+CARDS = {
+    "Tesla V100": ((7, 0), "tiled"),
+    "Tesla T4": ((7, 5), "tiled"),
+    "NVIDIA A100": ((8, 0), "triton"),
+    "NVIDIA L4": ((8, 9), "triton"),
+    "NVIDIA H200": ((9, 0), "triton"),
+    "NVIDIA GeForce RTX 5090": ((12, 0), "triton"),
+}
+
 
 @pytest.fixture
 def bare(monkeypatch):
@@ -26,12 +36,12 @@ def with_triton(monkeypatch):
 
 @pytest.fixture
 def card(monkeypatch, with_triton, bare):
-    """Pretends that tensors on "meta" are on a GPU, of a generation to be chosen."""
+    """Pretends that there is a GPU, one of `CARDS`, and that an `on_card` tensor is on it."""
 
-    def choose(capability):
+    def choose(name):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
-        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "a card")
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: CARDS[name][0])
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: name)
 
     return choose
 
@@ -74,11 +84,21 @@ def test_an_unknown_backend_lists_those_there_are():
 
 
 def test_the_best_backend_of_a_card(card):
-    card((8, 0))
-    assert backends.choose(None, on_card(), on_card(), None) == "triton"
-    card((9, 0))
-    assert backends.choose(None, on_card(), on_card(), None) == "triton"
-    assert backends.choose("hopper", on_card(), on_card(), None) == "hopper"
+    x = on_card(dtype=torch.float16)
+    for name, (_, best) in CARDS.items():
+        card(name)
+        assert backends.choose(None, x, x, None) == best, name
+    card("NVIDIA H200")
+    assert backends.choose("hopper", x, x, None) == "hopper"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_a_card_without_the_tensor_cores_triton_uses_says_why(card, dtype):
+    card("Tesla T4")
+    x = on_card(dtype=dtype)
+    expected = r"needs an Ampere card or newer \(compute capability 8\.0\), because .*tensor cores"
+    with pytest.raises(RuntimeError, match=rf"{expected}.*this is Tesla T4, 7\.5.*backend=None"):
+        backends.choose("triton", x, x, None)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +106,7 @@ def test_the_best_backend_of_a_card(card):
     [(512, torch.bfloat16, None), (8, torch.bfloat16, None), (64, torch.float64, None), (64, torch.float16, True)],
 )  # fmt: skip
 def test_what_no_kernel_takes_runs_tiled(card, width, dtype, mask):
-    card((9, 0))
+    card("NVIDIA H200")
     x = on_card(width, dtype)
     mask = torch.ones(1, 1, dtype=torch.bool) if mask else None
     assert backends.choose(None, x, x, mask) == "tiled"
@@ -98,23 +118,23 @@ def test_what_no_kernel_takes_runs_tiled(card, width, dtype, mask):
 
 
 @pytest.mark.parametrize(
-    ("capability", "width", "dtype", "message"),
+    ("name", "width", "dtype", "message"),
     [
-        ((8, 0), 64, torch.bfloat16, "a Hopper card .* this is a card"),
-        ((9, 0), 64, torch.float32, "float16, torch.bfloat16; the inputs are torch.float32"),
-        ((9, 0), 256, torch.bfloat16, "heads from 16 to 128 wide"),
-        ((9, 0), 20, torch.bfloat16, "multiples of 8"),
+        ("NVIDIA A100", 64, torch.bfloat16, "a Hopper card .* this is NVIDIA A100, 8.0"),
+        ("NVIDIA H200", 64, torch.float32, "float16, torch.bfloat16; the inputs are torch.float32"),
+        ("NVIDIA H200", 256, torch.bfloat16, "heads from 16 to 128 wide"),
+        ("NVIDIA H200", 20, torch.bfloat16, "multiples of 8"),
     ],
 )
-def test_what_the_hopper_kernel_does_not_take(card, capability, width, dtype, message):
-    card(capability)
+def test_what_the_hopper_kernel_does_not_take(card, name, width, dtype, message):
+    card(name)
     x = on_card(width, dtype)
     with pytest.raises(RuntimeError, match=message):
         backends.choose("hopper", x, x, None)
 
 
 def test_inputs_left_on_the_cpu_are_named(card):
-    card((9, 0))
+    card("NVIDIA H200")
     with pytest.raises(RuntimeError, match=r"they are on 'cpu', and there is a CUDA GPU"):
         flash_attention(X, X, X, backend="triton")
 

@@ -48,9 +48,23 @@ def lacks(backend: str, query: Tensor, value: Tensor, attn_mask: Tensor | None) 
     widths = (query.size(-1), value.size(-1))
     if not all(16 <= width <= widest for width in widths):
         return f"heads from 16 to {widest} wide; query and value have {widths}"
-    if backend == "hopper":
-        if any(width % 8 for width in widths):
-            return f"widths that are multiples of 8; query and value have {widths}"
-        if not interpreted and torch.cuda.get_device_capability(query.device) != (9, 0):
-            return f"a Hopper card (compute capability 9.0); this is {torch.cuda.get_device_name()}"
+    if backend == "hopper" and any(width % 8 for width in widths):
+        return f"widths that are multiples of 8; query and value have {widths}"
+    return "" if interpreted else lacks_card(backend, query.device)
+
+
+def lacks_card(backend: str, device: torch.device) -> str:
+    """What the card lacks for a backend; '' if it can run.
+
+    For cards before Ampere Triton makes no tensor-core instruction, and a tile is larger than their shared memory.
+    """
+    capability = torch.cuda.get_device_capability(device)
+    this = f"this is {torch.cuda.get_device_name(device)}, {'.'.join(map(str, capability))}"
+    if backend == "hopper" and capability != (9, 0):
+        return f"a Hopper card (compute capability 9.0); {this}"
+    if capability < (8, 0):
+        return (
+            f"an Ampere card or newer (compute capability 8.0), because Triton does not use the tensor cores "
+            f"of older ones; {this}. There torch's F.scaled_dot_product_attention is the fast one"
+        )
     return ""
