@@ -9,6 +9,7 @@ import torch
 
 from attncourse import flash_attention
 from attncourse.variants.flash import backends
+from attncourse.variants.flash.compiled import imagined_card
 
 # Compute capability, and the backend that is taken there.
 CARDS = {
@@ -148,3 +149,12 @@ def test_the_package_works_without_triton():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["tiled"]
+
+
+def test_compiling_for_an_imagined_card_names_what_is_missing(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    with (
+        pytest.raises(RuntimeError, match=r"needs .*(without TRITON_INTERPRET|not installed)"),
+        imagined_card((9, 0)),
+    ):
+        pass

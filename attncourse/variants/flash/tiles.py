@@ -34,11 +34,15 @@ TILES = {
 def tiles_for(query: Tensor, value: Tensor, is_causal: bool) -> tuple[Tile, Tile, Tile]:
     """The tiles of the three kernels. Numbers of four bytes take Ampere's, with half the rows and columns."""
     is_wide = query.element_size() == 4
-    is_hopper = query.is_cuda and torch.cuda.get_device_capability(query.device) == (9, 0)
-    table = TILES["hopper" if is_hopper and not is_wide else "ampere"]
+    table = TILES["hopper" if capability_of(query) == (9, 0) and not is_wide else "ampere"]
     width = max(query.size(-1), value.size(-1))
     forward, query_tile, full, causal = table[min(x for x in table if x >= width)]
     tiles = (forward, query_tile, causal if is_causal else full)
     if is_wide:
         tiles = tuple(t._replace(rows=t.rows // 2, columns=t.columns // 2) for t in tiles)
     return tiles
+
+
+def capability_of(x: Tensor) -> tuple[int, int] | None:
+    """Compute capability of the card that a tensor is on; ``None`` on a CPU."""
+    return torch.cuda.get_device_capability(x.device) if x.is_cuda else None
