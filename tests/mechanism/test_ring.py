@@ -29,8 +29,19 @@ from attncourse.variants.flash.ring import ring_attention
 WORLDS = (1, 2, 3)
 QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
 
-DEFAULTS = (False, torch.float64, 2, 3, 3, 7, 5, 5, None)  # n is the length of a chunk
-Case = namedtuple("Case", "is_causal dtype b h g n d e scale", defaults=DEFAULTS)
+DEFAULTS = (
+    False,
+    torch.float64,
+    2,
+    3,
+    3,
+    7,
+    5,
+    5,
+    None,
+    "contiguous",
+)  # n is the length of a chunk
+Case = namedtuple("Case", "is_causal dtype b h g n d e scale split", defaults=DEFAULTS)
 CASES = {
     "full": Case(),
     "causal": Case(True),
@@ -45,8 +56,16 @@ CASES = {
     "scale 0": Case(True, scale=0.0),
     "negative scale": Case(scale=-0.4),
     "one position each": Case(True, n=1),
-    "several tiles": Case(True, b=1, h=1, g=1, n=300),
+    "zigzag, full": Case(n=6, split="zigzag"),
+    "zigzag": Case(True, n=6, split="zigzag"),
+    "zigzag, fewer key heads": Case(True, h=6, g=2, n=6, e=11, split="zigzag"),
+    "zigzag, bfloat16": Case(True, torch.bfloat16, n=14, d=16, e=16, split="zigzag"),
+    "zigzag, one position a piece": Case(True, n=2, split="zigzag"),
+    "several tiles": Case(True, b=1, h=1, g=1, n=300, split="zigzag"),
 }
+# The number of processes matters to what is sent and skipped, little to the rest.
+SOME = ("full", "causal", "zigzag")
+RUNS = [(world, name) for world in WORLDS for name in (CASES if world == 3 else SOME)]
 # Of the output, of the gradients.
 BOUNDS = {torch.float64: (1e-12, 1e-10), torch.float32: (1e-6, 1e-5), torch.bfloat16: (1e-2, 3e-2)}
 
@@ -59,15 +78,19 @@ def whole(case: Case, world: int) -> list[torch.Tensor]:
     return [torch.randn(s, generator=generator, dtype=torch.float64).to(case.dtype) for s in shapes]
 
 
-def mine(x: torch.Tensor) -> torch.Tensor:
-    """Our chunk; a view with gaps, as a slice of a longer tensor is."""
-    return x.chunk(dist.get_world_size(), -2)[dist.get_rank()]
+def mine(x: torch.Tensor, split: str = "contiguous") -> torch.Tensor:
+    """Our chunk; a contiguous one is a view with gaps, as a slice of a longer tensor is."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    if split == "contiguous":
+        return x.chunk(world, -2)[rank]
+    pieces = x.chunk(2 * world, -2)
+    return torch.cat([pieces[rank], pieces[-1 - rank]], -2)
 
 
 @contextmanager
 def watch():
-    """Notes each block computed, each exchange started and awaited, and the bytes that leave."""
-    noted = {"events": [], "bytes": 0}
+    """Notes each block computed, each exchange started and awaited, the bytes that leave, and all scores."""
+    noted = {"events": [], "bytes": 0, "scores": 0}
 
     def noting(event, function):
         return lambda *args: (noted["events"].append(event), function(*args))[1]
@@ -78,21 +101,31 @@ def watch():
         *works, last = start(operations)
         return [*works, SimpleNamespace(wait=noting("wait", last.wait))]
 
+    def scores(*args, compute=tiled.tile_scores):
+        tile = compute(*args)
+        noted["scores"] += tile.size(-2) * tile.size(-1)
+        return tile
+
     blocks = {name: noting("compute", getattr(tiled, name)) for name in ("forward", "backward")}
-    with patch.multiple(tiled, **blocks), patch.object(dist, "batch_isend_irecv", exchange):
+    with (
+        patch.multiple(tiled, tile_scores=scores, **blocks),
+        patch.object(dist, "batch_isend_irecv", exchange),
+    ):
         yield noted
 
 
 def compare(case: Case) -> dict:
     """Differences from the whole, and what was said and what was really done."""
     *inputs, mixture = whole(case, dist.get_world_size())
-    chunks = [mine(x).detach().requires_grad_() for x in inputs]
+    chunks = [mine(x, case.split).detach().requires_grad_() for x in inputs]
     counts = Counter()
     with LargestTensor() as seen, watch() as forward:
-        output = ring_attention(*chunks, case.is_causal, case.scale, counts=counts)
+        output = ring_attention(
+            *chunks, case.is_causal, case.scale, split=case.split, counts=counts
+        )
     said = counts.copy()
     with seen, watch() as backward:
-        output.backward(mine(mixture))
+        output.backward(mine(mixture, case.split))
     exact = torch.float64 if case.dtype == torch.bfloat16 else case.dtype
     inputs = [x.to(exact).requires_grad_() for x in inputs]
     n = inputs[0].size(-2)  # a mask, because torch's is_causal gives NaN with scale 0
@@ -102,7 +135,7 @@ def compare(case: Case) -> dict:
     expected.backward(mixture.to(exact))
     pairs = [(output, expected), *((x.grad, y.grad) for x, y in zip(chunks, inputs, strict=True))]
     return {
-        "differences": [(x - mine(y)).abs().max().item() for x, y in pairs],
+        "differences": [(x - mine(y, case.split)).abs().max().item() for x, y in pairs],
         "dtypes": {str(x.dtype) for x, _ in pairs} == {str(case.dtype)},
         "forward": (said, forward),
         "backward": (counts - said, backward),
@@ -129,6 +162,9 @@ def refusals() -> dict[str, str]:
         "axes": ending(ring_attention, *[x[0] if last else x] * 3),
         "dtypes": ending(ring_attention, *[x.double() if last else x] * 3),
         "options": ending(ring_attention, x, x, x, is_causal=last),
+        "split": ending(ring_attention, x, x, x, split="zigzag" if last else "contiguous"),
+        "no such split": ending(ring_attention, x, x, x, split="striped"),
+        "odd": ending(ring_attention, longer, longer, longer, split="zigzag"),
         "more keys": ending(ring_attention, x, longer, longer),
     }
 
@@ -151,7 +187,7 @@ def worker(rank: int, world: int, folder: str) -> None:
     store, patience = f"file://{folder}/store{world}", timedelta(seconds=15)
     dist.init_process_group("gloo", store, patience, world, rank)
     found = {"refusals": refusals(), "subgroup": subgroup()} if world == 3 else {}
-    found |= {name: compare(case) for name, case in CASES.items()}
+    found |= {name: compare(CASES[name]) for count, name in RUNS if count == world}
     everyone = [None] * world
     dist.all_gather_object(everyone, found)
     if rank == 0:
@@ -183,15 +219,15 @@ def found(tmp_path_factory):
     """``found(world, name)``: what each process found; ``found("demo", name)``: how the demo ended."""
     folder = tmp_path_factory.mktemp("ring")
     command = [sys.executable, __file__, str(folder)]
-    shared = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    tests, root = (str(Path(__file__).parents[i]) for i in (1, 2))
+    shared = {"PYTHONPATH": os.pathsep.join([root, tests])}
     done = subprocess.run(command, env=QUIET | shared, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     results = {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
     return lambda world, name: [row[name] for row in results[str(world)]]
 
 
-@pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("world", "name"), RUNS)
 def test_equals_attention_on_the_whole_sequence(found, world, name):
     of_output, of_gradients = BOUNDS[CASES[name].dtype]
     for row in found(world, name):
@@ -201,19 +237,38 @@ def test_equals_attention_on_the_whole_sequence(found, world, name):
         assert row["dtypes"], "output and gradients have the dtype of the inputs"
 
 
+# The blocks that the processes read, and the pairs of a query and a key that they score in them.
+READ = {
+    "full": lambda rank, world, n: (world, world * n * n),
+    "causal": lambda rank, world, n: (rank + 1, rank * n * n + n * (n + 1) // 2),
+    "zigzag": lambda rank, world, n: (world, (world - 1) * n * n // 2 + n * (n + 1) // 2),
+}
+
+
 @pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("name", ["full", "causal"])
-def test_hidden_blocks_are_skipped(found, world, name):
+@pytest.mark.parametrize("name", SOME)
+def test_what_nobody_reads_is_skipped(found, world, name):
     for direction in ("forward", "backward"):
-        rows = [row[direction] for row in found(world, name)]
-        done = [noted["events"].count("compute") for _, noted in rows]
-        assert done == ([*range(1, world + 1)] if name == "causal" else [world] * world)
-        said = [(counts["computed"], counts.get("skipped", 0)) for counts, _ in rows]
-        assert said == [(x, world - x) for x in done]
+        for rank, row in enumerate(found(world, name)):
+            counts, noted = row[direction]
+            blocks, pairs = READ[name](rank, world, CASES[name].n)
+            assert noted["events"].count("compute") == blocks
+            said = [counts.get(what, 0) for what in ("computed", "skipped", "pairs")]
+            assert said == [blocks, world - blocks, pairs]
 
 
-@pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["zigzag", "several tiles"])
+def test_zigzag_gives_all_processes_equal_work(found, name):
+    for direction in ("forward", "backward"):
+        scores = [row[direction][1]["scores"] for row in found(3, name)]
+        assert max(scores) - min(scores) <= tiled.ROWS * tiled.COLUMNS
+        n = CASES[
+            name
+        ].n  # what is computed is what is needed, and what a diagonal wastes in its tiles
+        assert max(scores) <= n * n + n * min(n, tiled.ROWS + tiled.COLUMNS)
+
+
+@pytest.mark.parametrize(("world", "name"), RUNS)
 def test_bytes_sent_are_those_of_the_docstring(found, world, name):
     case = CASES[name]
     block = case.b * case.g * case.n * (case.d + case.e)  # numbers in a block of keys and values
@@ -235,10 +290,9 @@ def test_blocks_travel_while_others_are_computed(found):
         assert " ".join(row["backward"][1]["events"]) == backward
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_no_tensor_is_as_large_as_the_scores_of_one_block(found, world):
+def test_no_tensor_is_as_large_as_the_scores_of_one_block(found):
     case = CASES["several tiles"]
-    for row in found(world, "several tiles"):
+    for row in found(3, "several tiles"):
         assert case.n * case.d < row["largest"] / 8 < case.n * case.n
 
 
@@ -247,6 +301,9 @@ REFUSED = {
     "axes": "process 2 brings query .2, 4, 3. ",
     "dtypes": "float32.*process 2 .*float64",
     "options": "is_causal=False.*process 2 .*is_causal=True",
+    "split": "split=contiguous.*process 2 .*split=zigzag",
+    "no such split": "one of contiguous, zigzag; got 'striped'",
+    "odd": "even; got 5.*multiple of 6",
     "more keys": "as many queries as keys; got 4 and 5",
 }
 
@@ -277,20 +334,28 @@ def test_demo_fails_where_it_should(found):
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
-@pytest.mark.parametrize("start", [[], TORCHRUN], ids=["python", "torchrun"])
-def test_demo(start):
+@pytest.mark.parametrize(
+    ("start", "split"), [([], "contiguous"), (TORCHRUN, "zigzag")], ids=["python", "torchrun"]
+)
+def test_demo(start, split):
     command = [sys.executable, *start, "-m", "attncourse.variants.flash.ring", "--demo"]
+    command += ["--split", split, "--length", "512", "--heads", "1"]
     done = subprocess.run(command, env=QUIET, capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("2 processes, backend gloo; ")
+    assert done.stdout.startswith(f"2 processes, backend gloo; 512 positions in {split} chunks of ")
     outputs = [float(x) for x in re.findall(r"^    output ([^,]+)", done.stdout, re.M)]
     assert [x <= 1e-6 for x in outputs] == [True, True]
-    table = re.findall(r"^ +(\d) +(\d) +(\d) +[\d,]+ +[\d,]+$", done.stdout, re.M)
-    assert [" ".join(x) for x in table] == ["0 2 0", "1 2 0", "0 1 1", "1 2 0"]
+    table = re.findall(r"^ +(\d) +(\d) +([\d,]+) +[\d,]+ +[\d,]+$", done.stdout, re.M)
+    causal = {"contiguous": "0 1 32,896|1 2 98,432", "zigzag": "0 2 65,664|1 2 65,664"}[split]
+    assert "|".join(" ".join(row) for row in table) == f"0 2 131,072|1 2 131,072|{causal}"
 
 
 def test_demo_refuses_sizes_that_make_no_ring(capsys):
-    for options, words in [("--length 7", "got 7 for 2; try 8"), ("--heads 0", "1 or more; got 0")]:
+    for options, words in [
+        ("--length 7", "multiple of 2, the number of pieces; got 7; try 8"),
+        ("--length 6 --split zigzag", "multiple of 4, the number of pieces; got 6; try 8"),
+        ("--heads 0", "1 or more; got 0"),
+    ]:
         with pytest.raises(SystemExit, match="2"):
             ring_demo.main(["--demo", *options.split()])
         assert words in capsys.readouterr().err

@@ -1,7 +1,8 @@
 """FlashAttention as a ladder: each rung computes the same as the one below, in an order that moves fewer bytes.
 
 `online` is the softmax in one pass, `tiled` the whole algorithm in PyTorch, `kernels` the same in Triton,
-`hopper` its forward pass for one generation of cards, `ring` the same over several processes.
+`hopper` its forward pass for one generation of cards, `ring` the same over several processes, `split_kv` over
+a cache in pieces.
 """
 
 import importlib

@@ -1,6 +1,7 @@
 """`ring_attention` in several processes on this machine, compared with attention in one.
 
-Run it with ``python -m attncourse.variants.flash.ring --demo``, or the same under ``torchrun``.
+Run it with ``python -m attncourse.variants.flash.ring --demo``, or the same under ``torchrun``. With
+``--split zigzag`` the causal work is even.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import torch.multiprocessing as mp
 import torch.nn.functional as F
 
 from attncourse.variants.flash.ring import ring_attention
+from attncourse.variants.flash.ring_split import SPLITS, cut
 
 # Largest difference allowed in float32, of the output and of its gradients, for heads up to 64 wide.
 BOUNDS = (1e-6, 1e-5)
@@ -46,19 +48,23 @@ def read(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=2048, help="of the whole sequence")
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--head-dim", type=int, default=64)
+    parser.add_argument("--split", choices=SPLITS, default=SPLITS[0], help="who holds what")
     options = parser.parse_args(argv)
     started = os.environ["WORLD_SIZE"] if "RANK" in os.environ else None
     if options.processes is None:
         options.processes = int(started or 2)
     if started and options.processes != int(started):
         parser.error(f"torchrun started {started} processes; leave out --processes")
-    for name, size in vars(options).items():
-        if size < 1:
-            parser.error(f"--{name.replace('_', '-')} must be 1 or more; got {size}")
-    if options.length % options.processes:
+    for name in ("processes", "length", "heads", "head_dim"):
+        if getattr(options, name) < 1:
+            parser.error(
+                f"--{name.replace('_', '-')} must be 1 or more; got {getattr(options, name)}"
+            )
+    pieces = options.processes * (2 if options.split == "zigzag" else 1)
+    if options.length % pieces:
         parser.error(
-            f"--length must be a multiple of the number of processes; got {options.length} for "
-            f"{options.processes}; try {-(-options.length // options.processes) * options.processes}"
+            f"--length must be a multiple of {pieces}, the number of pieces; got {options.length}; "
+            f"try {-(-options.length // pieces) * pieces}"
         )
     return options
 
@@ -76,8 +82,9 @@ def worker(rank: int, store: str, options: argparse.Namespace) -> None:
     patience = timedelta(minutes=1)
     dist.init_process_group(backend, store, patience, options.processes, rank)
     say(
-        f"{options.processes} processes, backend {backend}; {options.length} positions in chunks of "
-        f"{options.length // options.processes}; {options.heads} heads of width {options.head_dim}; float32"
+        f"{options.processes} processes, backend {backend}; {options.length} positions in {options.split} "
+        f"chunks of {options.length // options.processes}; {options.heads} heads of width "
+        f"{options.head_dim}; float32"
     )
     passed = [compare(is_causal, device, options) for is_causal in (False, True)]
     # Not in a finally: after an error the others may never answer, and the exit of this process ends them.
@@ -92,19 +99,20 @@ def compare(is_causal: bool, device: torch.device, options: argparse.Namespace) 
     generator = torch.Generator().manual_seed(0)  # the same sequence in every process
     *inputs, mixture = (torch.randn(shape, generator=generator).to(device) for _ in range(4))
     whole = [x.clone().requires_grad_() for x in inputs]
-    chunks = [mine(x).clone().requires_grad_() for x in inputs]
+    rank, size, split = dist.get_rank(), dist.get_world_size(), options.split
+    chunks = [cut(x, rank, size, split).clone().requires_grad_() for x in inputs]
     expected = F.scaled_dot_product_attention(*whole, is_causal=is_causal)
     expected.backward(mixture)
 
     counts = Counter()
-    output = ring_attention(*chunks, is_causal, counts=counts)
+    output = ring_attention(*chunks, is_causal, split=split, counts=counts)
     forward = Counter(counts)
-    output.backward(mine(mixture))
+    output.backward(cut(mixture, rank, size, split))
 
     pairs = [(output, expected), *((x.grad, y.grad) for x, y in zip(chunks, whole, strict=True))]
-    differences = torch.stack([(x - mine(y)).abs().max().detach() for x, y in pairs])
+    differences = [(x - cut(y, rank, size, split)).abs().max().item() for x, y in pairs]
     everyone = [None] * options.processes
-    row = (differences.tolist(), forward, counts - forward)
+    row = (differences, forward, counts - forward)
     dist.all_gather_object(everyone, row)
     worst = torch.tensor([row[0] for row in everyone]).amax(dim=0).tolist()
     # A score is a sum of head_dim products: wider heads round more.
@@ -112,11 +120,6 @@ def compare(is_causal: bool, device: torch.device, options: argparse.Namespace) 
     report(is_causal, worst, (output, gradients), everyone)
     # A NaN is not small.
     return worst[0] <= output and all(x <= gradients for x in worst[1:])
-
-
-def mine(x: torch.Tensor) -> torch.Tensor:
-    """This process's chunk of a whole sequence."""
-    return x.chunk(dist.get_world_size(), dim=-2)[dist.get_rank()]
 
 
 def report(is_causal: bool, worst: list, allowed: tuple, everyone: list[tuple]) -> None:
@@ -129,10 +132,10 @@ def report(is_causal: bool, worst: list, allowed: tuple, everyone: list[tuple]) 
     say(f"    output {output:.1e}, allowed {allowed[0]:.0e}")
     gradients = f"query {query:.1e}, key {key:.1e}, value {value:.1e}"
     say(f"    gradients of {gradients}, allowed {allowed[1]:.0e}")
-    say("  process   blocks computed   skipped   bytes sent forward   bytes sent backward")
+    say("  process   blocks read   pairs scored   bytes sent forward   bytes sent backward")
     for rank, (_, forward, backward) in enumerate(everyone):
         say(
-            f"  {rank:7}   {forward['computed']:15}   {forward['skipped']:7}"
+            f"  {rank:7}   {forward['computed']:11}   {forward['pairs']:12,}"
             f"   {forward['sent']:18,}   {backward['sent']:19,}"
         )
 
