@@ -22,7 +22,7 @@ from attncourse.variants.flash import check_inputs
 from attncourse.variants.flash.backends import MODULES, choose
 from attncourse.variants.flash.online import merge
 from attncourse.variants.flash.ring_exchange import Ring, check_agreement
-from attncourse.variants.flash.ring_split import check_split
+from attncourse.variants.flash.ring_split import check_chunk
 
 
 def ring_attention(
@@ -51,7 +51,7 @@ def ring_attention(
         group: the processes that form the ring; ``None`` means all of them.
         split: which positions rank r holds. "contiguous": r n .. r n + n - 1. "zigzag": pieces r and
             2 w - 1 - r of 2 w, so that under a causal rule all processes have the same work; n is even.
-            What depends on positions, as rotary embeddings do, takes them from `ring_split.positions`.
+            Rotary embeddings need the positions that `ring_split.positions` gives.
         counts: receives what this process did: blocks "computed" and "skipped", "pairs" of a query and a
             key that were scored (for one head), bytes "sent". It goes on counting in the backward pass.
 
@@ -76,18 +76,8 @@ def ring_attention(
     scale = 1 / math.sqrt(query.size(-1)) if scale is None else float(scale)
     ring = Ring(group, Counter() if counts is None else counts)
     check_agreement(ring, (query, key, value), is_causal=is_causal, scale=scale, split=split)
-    check_split(split)
     check_inputs(query, key, value, attn_mask=None, enable_gqa=True)
-    if query.size(-2) != key.size(-2):
-        raise ValueError(
-            f"a chunk has as many queries as keys; got {query.size(-2)} and {key.size(-2)}. "
-            f"Cut query, key and value of one sequence at the same places"
-        )
-    if split == "zigzag" and key.size(-2) % 2:
-        raise ValueError(
-            f"a zigzag chunk is two pieces of equal length, so its length is even; got {key.size(-2)}. "
-            f"Pad the sequence to a multiple of {2 * ring.size}, then cut it with ring_split.cut"
-        )
+    check_chunk(query.size(-2), key.size(-2), ring.size, split)
     if scale <= 0:  # the kernels rely on a positive scale
         query, scale = query * scale, 1.0
     backend = MODULES[choose(None, query, value, attn_mask=None)]

@@ -116,3 +116,18 @@ def check_length(length: int, pieces: int) -> None:
             f"the length of the sequence must be a multiple of {pieces}, the number of its pieces; got "
             f"{length}. Pad it to {-(-length // pieces) * pieces}"
         )
+
+
+def check_chunk(queries: int, keys: int, size: int, split: str) -> None:
+    """Refuse a chunk that no cut of a sequence into ``size`` chunks makes."""
+    check_split(split)
+    if queries != keys:
+        raise ValueError(
+            f"a chunk has as many queries as keys; got {queries} and {keys}. Cut query, key and value of "
+            f"one sequence at the same places"
+        )
+    if split == "zigzag" and keys % 2:
+        raise ValueError(
+            f"a zigzag chunk is two pieces of equal length, so its length is even; got {keys}. Pad the "
+            f"sequence to a multiple of {2 * size}, then cut it with ring_split.cut"
+        )
