@@ -2,11 +2,13 @@
 
 from attncourse.show.diagrams.blocks import next_word, norm_places, transformer_diagram
 from attncourse.show.diagrams.boxes import STEPS, arrow, blank, box, five_steps
+from attncourse.show.diagrams.card import memory_levels, roofline
 from attncourse.show.diagrams.clocks import clocks, same_words, turned_pairs
 from attncourse.show.diagrams.curves import samples
 from attncourse.show.diagrams.head_table import head_table
 from attncourse.show.diagrams.heads import head_sharing_diagram
 from attncourse.show.diagrams.lengths import beyond_training
+from attncourse.show.diagrams.machine_code import code_strips
 from attncourse.show.diagrams.mask_tables import (
     mask_rules,
     mask_then_softmax,
@@ -16,6 +18,7 @@ from attncourse.show.diagrams.mask_tables import (
 from attncourse.show.diagrams.reshape import heads_diagram, multi_head_diagram
 from attncourse.show.diagrams.sentence import arcs_diagram
 from attncourse.show.diagrams.tables import one_row, score_table
+from attncourse.show.diagrams.tiles import causal_tiles
 from attncourse.show.diagrams.vectors import ROLES, arcs, arrows
 
 __all__ = [
@@ -28,7 +31,9 @@ __all__ = [
     "beyond_training",
     "blank",
     "box",
+    "causal_tiles",
     "clocks",
+    "code_strips",
     "five_steps",
     "head_sharing_diagram",
     "head_table",
@@ -36,11 +41,13 @@ __all__ = [
     "mask_rules",
     "mask_then_softmax",
     "mask_too_late",
+    "memory_levels",
     "multi_head_diagram",
     "next_word",
     "norm_places",
     "one_row",
     "padded_batch",
+    "roofline",
     "same_words",
     "samples",
     "score_table",

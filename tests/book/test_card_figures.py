@@ -1,0 +1,79 @@
+"""The chapter on graphics cards: its pictures, the code that it quotes, and what was measured on one."""
+
+import json
+import re
+
+import pytest
+
+from attncourse.show import diagrams
+from attncourse.show.listing import Passages, passage
+from attncourse.show.measured import Measured
+
+KINDS = {(0, 0): "masked", (1, 0): "plain", (1, 1): "masked"}
+TURN = ["tensor core", "wait", "exponential", "float", "exponential", "load ahead"]
+FIGURES = {
+    "levels": lambda: diagrams.memory_levels([("big", "2 GB"), ("small", "1 KiB")], ["3", ""], "cores"),
+    "roof": lambda: diagrams.roofline({"A": (100, 1), "B": (10, 1)}, {"x": 50.0, "y": 400.0}, on="A"),
+    "tiles": lambda: diagrams.causal_tiles(8, 4, 4, KINDS),
+    "code": lambda: diagrams.code_strips({"one": TURN, "two": TURN[:3]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figure(name):
+    figure = FIGURES[name]()
+    assert figure.canvas.get_figwidth() <= 7
+    assert re.search(r"\d", figure.alt)
+    assert figure.alt.endswith(".")
+    assert figure.png() == FIGURES[name]().png(), "equal data, equal bytes"
+
+
+def test_a_point_lies_on_the_roof():
+    points = [
+        line.get_xydata()[0].tolist()
+        for line in FIGURES["roof"]().canvas.axes[0].lines
+        if len(line.get_xydata()) == 1
+    ]
+    assert points == [[50, 50], [400, 100]]
+    assert "x at 50 FLOP per byte under 50 TFLOP/s" in FIGURES["roof"]().alt
+
+
+def test_tiles_and_instructions_are_counted():
+    assert "1 above the diagonal are left out, 2 need a mask, 1 need none" in FIGURES["tiles"]().alt
+    lanes = FIGURES["code"]().canvas.axes[0].collections
+    assert [x.get_positions() for x in lanes] == [[0], [2, 4], [5], [1]]
+
+
+def test_a_passage_is_read_from_the_file():
+    where = "attncourse.steps.mix"
+    text = passage(where, "def mix", "def mix")
+    assert text.startswith("def mix(")
+    assert "\n" not in text
+    shown = Passages({"one": text, "two": "x = 1"})
+    assert repr(shown).endswith("# two\nx = 1")
+    assert shown._repr_markdown_().count("```python") == 2
+
+
+def test_a_passage_that_is_gone_is_noticed():
+    with pytest.raises(ValueError, match="begins with 'nothing'"):
+        passage("attncourse.steps.mix", "nothing", "def")
+    with pytest.raises(ValueError, match="a function mixed in attncourse.steps"):
+        passage("attncourse.steps.mixed", "def", "def")
+
+
+def test_what_was_not_measured_is_said_to_be(tmp_path):
+    questions = {"ladder": "What helps?", "parts": "What costs?"}
+    assert repr(Measured(questions, tmp_path / "none")) == (
+        "What helps? not measured yet\nWhat costs? not measured yet"
+    )
+    table = {
+        "caption": "Steps",
+        "columns": ["step", "ms"],
+        "rows": [["tiles", None]],
+        "note": "An A100.",
+    }
+    (tmp_path / "flash_cpu.json").write_text(json.dumps({"rows": []}))
+    (tmp_path / "flash_a100.json").write_text(json.dumps({"tables": {"ladder": table}}))
+    text = Measured(questions, tmp_path)._repr_markdown_()
+    assert "**What helps?**\n\n*Steps*\n\n| step | ms |\n| --- | --- |\n| tiles | – |" in text
+    assert text.endswith("**What costs?** not measured yet")
