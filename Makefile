@@ -30,8 +30,8 @@ help:
 	@echo "make bench              measure the figures that the book shows"
 	@echo "make repository URL=... point the notebooks at your fork"
 
-# Three workers on two cores: some tests wait.
-PYTEST := $(BIN)/python -m pytest --nbval -n 3 --dist loadscope --no-loadscope-reorder
+# Four workers on two cores: tests of the sandbox and of the browser wait most of their time.
+PYTEST := $(BIN)/python -m pytest --nbval -n 4 --dist loadscope --no-loadscope-reorder
 
 # The kernels' tests were written for this version: its interpreter, and its compiler's output.
 TRITON := triton==3.7.1
@@ -51,7 +51,9 @@ $(KERNELS): $(READY)
 	if [ "$$(uname)" = Linux ]; then $(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TRITON)"; fi
 	touch $(KERNELS)
 
+# From an empty folder: a second build over the first writes other bytes, and proofs of the pages would not hold.
 book: $(READY)
+	rm -rf _build/html
 	$(BIN)/jupyter-book build . --all -W -n --keep-going -q
 	@echo "Open file://$(CURDIR)/_build/html/index.html"
 

@@ -18,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 ROOT = Path(__file__).parents[1]
 # Files whose tests share nothing but what is kept for their parameters.
 APART = {"test_grading.py", "test_mutants.py", "test_flash_kernels.py"}
-LONGEST = ("test_attacks.py", "test_flash_compiled.py", "test_site_browser.py", "test_cluster.py")
+LONGEST = ("test_attacks.py", "test_site_browser.py", "test_batch.py", "test_grading_cli.py")
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 CHECKED = ("steps", "masks", "scores", "layers", "lab.models", "lab.data")
 

@@ -35,7 +35,7 @@ def slim_sheet(css, icons):
 def cut_font(path, glyphs):
     options = Options()
     options.layout_features, options.notdef_outline = [], True
-    with TTFont(path) as font:
+    with TTFont(path, recalcTimestamp=False) as font:  # every build writes the same bytes
         subsetter = Subsetter(options)
         subsetter.populate(unicodes=glyphs)
         subsetter.subset(font)

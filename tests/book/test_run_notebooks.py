@@ -23,28 +23,45 @@ CELLS = [
 PRINTED_TIME = re.compile(r"\d+\.\d{9} s")
 
 
-@pytest.fixture
-def run_notebooks(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "tools")
-    import run_notebooks
+@pytest.fixture(scope="module")
+def run_notebooks():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "tools")
+        import run_notebooks
 
-    return run_notebooks
+        yield run_notebooks
+
+
+def written(path, cells, **metadata):
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def executed(run_notebooks, tmp_path_factory):
+    """The notebook after one run, and the ids that its cells had before."""
+    cells = [nbformat.v4.new_code_cell(s, metadata={"tags": t} if t else {}) for s, t in CELLS]
+    cells[3].metadata["collapsed"] = True
+    path = tmp_path_factory.mktemp("executed") / "07_small.ipynb"
+    written(path, cells, widgets={"x": 1})
+    run_notebooks.run(path)
+    return path, [cell.id for cell in cells]
 
 
 @pytest.fixture
 def notebook(tmp_path):
-    cells = [nbformat.v4.new_code_cell(s, metadata={"tags": t} if t else {}) for s, t in CELLS]
-    cells[3].metadata["collapsed"] = True
-    path = tmp_path / "07_small.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"widgets": {"x": 1}}), path)
-    return path
+    return written(
+        tmp_path / "07_short.ipynb",
+        [nbformat.v4.new_code_cell(x) for x in ("1 + 1", "2", "3", "4")],
+    )
 
 
-def test_second_run_changes_only_printed_times(run_notebooks, notebook):
-    run_notebooks.run(notebook)
-    first = notebook.read_text(encoding="utf-8")
-    run_notebooks.run(notebook)
-    second = notebook.read_text(encoding="utf-8")
+def test_second_run_changes_only_printed_times(run_notebooks, executed, tmp_path):
+    first = executed[0].read_text(encoding="utf-8")
+    again = tmp_path / "07_small.ipynb"
+    again.write_text(first, encoding="utf-8")
+    run_notebooks.run(again)
+    second = again.read_text(encoding="utf-8")
     assert first != second, "the time was printed anew"
     changed = [
         pair
@@ -55,10 +72,9 @@ def test_second_run_changes_only_printed_times(run_notebooks, notebook):
     assert PRINTED_TIME.sub("", first) == PRINTED_TIME.sub("", second)
 
 
-def test_what_is_kept_and_what_is_not(run_notebooks, notebook):
-    given = [cell.id for cell in nbformat.read(notebook, as_version=4).cells]
-    run_notebooks.run(notebook)
-    result = nbformat.read(notebook, as_version=4)
+def test_what_is_kept_and_what_is_not(run_notebooks, executed):
+    path, given = executed
+    result = nbformat.read(path, as_version=4)
     assert [cell.id for cell in result.cells] == given
     assert [cell.execution_count for cell in result.cells] == list(range(1, len(CELLS) + 1))
     assert dict(result.metadata) == run_notebooks.NOTEBOOK_METADATA

@@ -10,10 +10,12 @@ import pytest
 from support.notebooks import TAUGHT, each
 from support.site import GZIP_LIMIT, HTML, RAW_LIMIT, weight
 
+# The theme leaves templates in _static. Listings of source are all made alike: the longest stands for them.
+LISTINGS = sorted(HTML.rglob("_modules/**/*.html"), key=lambda path: path.stat().st_size)
 PAGES = [
     path.relative_to(HTML).as_posix()
     for path in sorted(HTML.rglob("*.html"))
-    if HTML / "_static" not in path.parents  # the theme leaves templates there
+    if HTML / "_static" not in path.parents and path not in LISTINGS[:-1]
 ]
 # The phone comes first: the theme decides at load time which boxes scroll and so need a tab stop.
 WIDTHS = {"phone": 390, "desktop": 1280}
@@ -52,13 +54,38 @@ FIRST_SCREEN = """() => {
 }"""
 
 # axe would fetch the style sheets once more, and look for their imports in the wrong folder.
-# Contrast is most of its time. Colours do not change with the width, nor all else with the theme.
-AXE = """only => axe.run(document, {resultTypes: ['violations'], preload: false, ...only}).then(r => r.violations
+# Colours do not change with the width, nor all else with the theme.
+AXE = """([where, only]) => axe.run(where, {resultTypes: ['violations'], preload: false, ...only}).then(r => r.violations
   .filter(v => ['serious', 'critical'].includes(v.impact))
   .map(v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).join(', ')))"""
+# axe takes milliseconds to find what lies behind one text, and a listing has thousands: of texts that share
+# colour, size, and all that is painted below them, it looks at the first.
+TEXTS = """() => {
+  const painted = new Map(), seen = new Set()
+  const behind = e => {
+    if (!e) return ''
+    if (!painted.has(e)) {
+      const {backgroundColor, backgroundImage, opacity, position} = getComputedStyle(e)
+      const own = [backgroundColor, backgroundImage, opacity, position].join()
+      painted.set(e, behind(e.parentElement) + (own === 'rgba(0, 0, 0, 0),none,1,static' ? '' : '/' + own))
+    }
+    return painted.get(e)
+  }
+  for (const e of document.body.querySelectorAll('*')) {
+    e.removeAttribute('data-text')
+    const says = [...e.childNodes].some(n => n.nodeType === Node.TEXT_NODE && n.data.trim())
+    if (!says || !e.checkVisibility()) continue
+    const {color, fontSize, fontWeight} = getComputedStyle(e)
+    const kind = [color, fontSize, fontWeight, behind(e)].join()
+    if (!seen.has(kind)) e.setAttribute('data-text', '')
+    seen.add(kind)
+  }
+}"""
 CONTRAST = {"runOnly": ["color-contrast"]}
 STRUCTURE = {"rules": {"color-contrast": {"enabled": False}}}
 UNFOLD = "document.querySelectorAll('.bd-article details').forEach(e => e.open = true)"
+# The words of a listing have colours and no other structure, and there are thousands of them.
+PLAIN = "document.querySelectorAll('.highlight pre').forEach(e => e.textContent = e.textContent)"
 # Colours may fade for a moment, and axe asks which element is painted on top: so two frames are waited for.
 THEME = """async name => {
   document.documentElement.dataset.mode = document.documentElement.dataset.theme = name
@@ -123,9 +150,14 @@ class Tab:
         self.page.goto(self.server + path, wait_until="load")
         self.page.evaluate("() => window.MathJax?.startup?.promise")
 
-    def look(self, name, only):
+    def look(self, name, only, where="html"):
         """Ask axe."""
-        self.problems += [f"{name}, {violation}" for violation in self.page.evaluate(AXE, only)]
+        found = self.page.evaluate(AXE, [where, only])
+        self.problems += [f"{name}, {violation}" for violation in found]
+
+    def look_at_colours(self, name):
+        self.page.evaluate(TEXTS)
+        self.look(name, CONTRAST, "[data-text]")
 
     def check_width(self, name):
         needed = self.page.evaluate("document.documentElement.scrollWidth")
@@ -164,13 +196,14 @@ def test_page(path, tab, axe):
     tab.check_weight()
     page.evaluate(axe)
     tab.problems += page.evaluate(FORMULA_PROBLEMS)
-    tab.look("phone", STRUCTURE)
     page.evaluate(UNFOLD)
-    tab.look("light", CONTRAST)
+    tab.look_at_colours("light")
     tab.check_width("phone")
     page.evaluate(THEME, "dark")
-    tab.look("dark", CONTRAST)
+    tab.look_at_colours("dark")
     tab.check_width("phone, dark")
+    page.evaluate(PLAIN)
+    tab.look("phone", STRUCTURE)
     page.set_viewport_size({"width": WIDTHS["desktop"], "height": 900})
     tab.look("desktop", STRUCTURE)
     tab.check_width("desktop")

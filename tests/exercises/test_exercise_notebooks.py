@@ -82,6 +82,25 @@ def test_exercises_of_the_chapter_are_those_of_its_notebook(path):
     assert tuple(here) == names(chapter(path))
 
 
+@each(MASTERS)
+def test_every_solution_was_seen_to_pass(path):
+    """By what its cell printed, which the comparison with a new run keeps true."""
+    for cell in cells(path, "code"):
+        for name, _ in CHECK.findall(cell.source):
+            said = "".join(str(output.get("data")) for output in cell.outputs)
+            points = load(name).points
+            assert f"{name}: passed, {points} of {points} points" in said
+
+
+@each(STUDENTS)
+def test_an_untouched_notebook_is_not_attempted(path, capsys):
+    here = {"__name__": "__main__"}
+    for cell in cells(path, "code"):
+        exec(compile(cell.source, f"{path.name}, {cell.id}", "exec"), here)
+    said = capsys.readouterr().out
+    assert said.count("not attempted, 0 of") == len(checked(path))
+
+
 def test_chapters_stand_in_the_order_of_the_book():
     toc = (ROOT / "_toc.yml").read_text(encoding="utf-8")
     for folder in ("chapters", "exercises"):
