@@ -18,6 +18,7 @@ from attncourse.show.diagrams.mask_tables import (
 from attncourse.show.diagrams.reshape import heads_diagram, multi_head_diagram
 from attncourse.show.diagrams.sentence import arcs_diagram
 from attncourse.show.diagrams.tables import one_row, score_table
+from attncourse.show.diagrams.tile_walk import tile_walk, to_scale
 from attncourse.show.diagrams.tiles import causal_tiles
 from attncourse.show.diagrams.vectors import ROLES, arcs, arrows
 
@@ -51,6 +52,8 @@ __all__ = [
     "same_words",
     "samples",
     "score_table",
+    "tile_walk",
+    "to_scale",
     "transformer_diagram",
     "turned_pairs",
 ]
