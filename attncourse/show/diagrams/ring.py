@@ -1,0 +1,77 @@
+"""A ring of machines: who holds what and hands what to whom, and who works when."""
+
+import matplotlib as mpl
+from matplotlib.figure import Figure as Canvas
+
+from attncourse.show.diagrams.boxes import arrow, blank, box
+from attncourse.show.figure import ACCENT, INK, PALE, STYLE, Figure
+
+WORKING = "#9ec1e0"
+
+
+def ring_diagram(caption: str = "") -> Figure:
+    """Four machines in a square. Queries stay where they are; keys and values go to the next machine."""
+    places = {0: (0, 3), 1: (5, 3), 2: (5, 0), 3: (0, 0)}
+    with mpl.rc_context(STYLE):
+        canvas, ax = blank(4.4, 3.0)
+        for r, (x, y) in places.items():
+            ax.text(x + 1.6, y + 2.0, f"machine {r}", ha="center", va="bottom", fontsize=11)
+            box(ax, x, y + 1.05, 3.2, 0.8, f"queries, part {r}", PALE, 10)
+            box(ax, x, y, 3.2, 0.8, f"keys, values, part {r}", ACCENT, 10)
+        arrow(ax, (3.2, 3.4), (5.0, 3.4))
+        arrow(ax, (6.6, 3.0), (6.6, 2.65))
+        arrow(ax, (5.0, 0.4), (3.2, 0.4))
+        arrow(ax, (1.6, 2.65), (1.6, 3.0))
+        ax.set(xlim=(-0.1, 8.3), ylim=(-0.1, 5.5))
+    alt = (
+        "Four machines in a ring, 0 to 3. Machine r holds part r of the queries, which stays, and begins "
+        "with part r of the keys and values, which it hands to the next machine; machine 3 hands to machine 0."
+    )
+    return Figure(canvas, alt, caption)
+
+
+def ring_timeline(panels: dict[str, list[list[float]]], caption: str = "") -> Figure:
+    """Who works when: a bar for each machine and step, its length the work; what is left of a step is idle.
+
+    Args:
+        panels: by name, ``work[r][t]``: what machine r does in step t, in units of one whole block. A step
+            ends for all when the slowest has finished.
+    """
+    said = []
+    height = sum(0.9 + 0.36 * len(work) for work in panels.values())
+    with mpl.rc_context(STYLE):
+        canvas = Canvas(figsize=(4.6, height), layout="constrained")
+        axes = canvas.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+        for ax, (name, work) in zip(axes, panels.items(), strict=True):
+            longest = [max(step) for step in zip(*work, strict=True)]
+            end, busy = sum(longest), [sum(mine) for mine in work]
+            for r, mine in enumerate(work):
+                _bars(ax, r, mine, longest)
+            ax.set_title(f"{name}: done after {end:.3g}", fontsize=11, loc="left")
+            ax.set_yticks(range(len(work)), [f"machine {r}" for r in range(len(work))])
+            ax.set(ylim=(len(work) - 0.4, -0.6))
+            shares = ", ".join(f"{x / end:.0%}" for x in busy)
+            said.append(f"{name}: done after {end:.3g} blocks, the machines work {shares} of it")
+        axes[-1].set(xlabel="time, in whole blocks", xlim=(0, None))
+    return Figure(canvas, f"Bars over time for each machine. {'; '.join(said)}.", caption)
+
+
+def _bars(ax, r: int, mine: list[float], longest: list[float]) -> None:
+    """One machine's row: the number of the visiting block on each bar, hatches where it waits."""
+    start = 0.0
+    for t, (work, lasts) in enumerate(zip(mine, longest, strict=True)):
+        ax.barh(
+            r,
+            lasts,
+            0.7,
+            left=start,
+            color="white",
+            edgecolor="#9aa0a6",
+            hatch="////",
+            linewidth=0.5,
+        )
+        if work:
+            ax.barh(r, work, 0.7, left=start, color=WORKING, edgecolor=INK, linewidth=0.8)
+            block = str((r - t) % len(mine))
+            ax.text(start + work / 2, r, block, ha="center", va="center", color=INK, fontsize=10)
+        start += lasts

@@ -1,0 +1,31 @@
+"""The pictures of the ring: what they say is what they show, and they fit a phone."""
+
+import pytest
+
+from attncourse.show import diagrams
+
+UNEVEN = {"two": [[0.5, 0.0], [0.5, 1.0]], "even": [[0.5, 0.5], [0.5, 0.5]]}
+FIGURES = {
+    "ring_diagram": diagrams.ring_diagram,
+    "ring_timeline": lambda: diagrams.ring_timeline(UNEVEN),
+}
+
+
+@pytest.mark.parametrize("make", FIGURES.values(), ids=FIGURES)
+def test_pictures_speak_and_are_narrow(make):
+    figure = make()
+    assert len(figure.alt) > 100
+    assert figure.canvas.get_figwidth() <= 4.6, "shrunk to a phone, its letters stay legible"
+    assert figure.png() == make().png()
+
+
+def test_a_step_lasts_as_long_as_its_slowest_machine():
+    figure = FIGURES["ring_timeline"]()
+    assert "two: done after 1.5 blocks, the machines work 33%, 100% of it" in figure.alt
+    assert "even: done after 1 blocks, the machines work 100%, 100% of it" in figure.alt
+    first, second = figure.canvas.axes
+    ends = [max(bar.get_x() + bar.get_width() for bar in ax.patches) for ax in (first, second)]
+    assert ends == [1.5, 1.0]
+    assert first.get_xlim()[0] == 0
+    # The block that visits: machine 1 has its own first, then that of machine 0; machine 0 idles meanwhile.
+    assert [text.get_text() for text in first.texts] == ["0", "1", "0"]
