@@ -19,10 +19,12 @@ def ring_diagram(caption: str = "") -> Figure:
             box(ax, x, y + 1.05, 3.2, 0.8, f"queries, part {r}", PALE, 10)
             box(ax, x, y, 3.2, 0.8, f"keys, values, part {r}", ACCENT, 10)
         arrow(ax, (3.2, 3.4), (5.0, 3.4))
-        arrow(ax, (6.6, 3.0), (6.6, 2.65))
+        ax.plot([8.2, 8.7, 8.7], [3.4, 3.4, 0.4], color=INK, linewidth=1.2)
+        arrow(ax, (8.7, 0.4), (8.2, 0.4))
         arrow(ax, (5.0, 0.4), (3.2, 0.4))
-        arrow(ax, (1.6, 2.65), (1.6, 3.0))
-        ax.set(xlim=(-0.1, 8.3), ylim=(-0.1, 5.5))
+        ax.plot([0, -0.5, -0.5], [0.4, 0.4, 3.4], color=INK, linewidth=1.2)
+        arrow(ax, (-0.5, 3.4), (0, 3.4))
+        ax.set(xlim=(-0.7, 8.9), ylim=(-0.1, 5.5))
     alt = (
         "Four machines in a ring, 0 to 3. Machine r holds part r of the queries, which stays, and begins "
         "with part r of the keys and values, which it hands to the next machine; machine 3 hands to machine 0."
