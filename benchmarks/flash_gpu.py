@@ -1,178 +1,220 @@
 """FlashAttention on an NVIDIA GPU: is it right, how fast is it, how much memory does it take?
 
-    python3 benchmarks/flash_gpu.py                        everything
+    python3 benchmarks/flash_gpu.py                        everything that fits into seven and a half minutes
+    python3 benchmarks/flash_gpu.py                        again: what is there counts, the rest is measured
     python3 benchmarks/flash_gpu.py --quick                two lengths, fewer shapes
-    python3 benchmarks/flash_gpu.py --parts tiles          correctness and tiles only
-    python3 benchmarks/flash_gpu.py --out FILE_OR_FOLDER   default: benchmarks/results
+    python3 benchmarks/flash_gpu.py --part speed ladder    correctness first, then only these
+    python3 benchmarks/flash_gpu.py --backends triton FLASH_ATTENTION
+    python3 benchmarks/flash_gpu.py --seconds 120          begin nothing after that, and end what is under way
+    python3 benchmarks/flash_gpu.py --out FOLDER           flash_CARD.json goes there; also FILE.json
 
-Needs torch with CUDA, and Triton, which comes with it; attncourse need not be installed. Correctness always
-comes first, and a backend that is wrong is not timed. What was measured is on the disk at once, in
-flash_CARD.json, so a kernel that hangs loses nothing else; "hopper" comes last. The exit code is 1 if a
-backend of ours failed anywhere.
+Needs torch with CUDA, and Triton, which comes with it; attncourse need not be installed. The file is
+benchmarks/results/flash_CARD.json unless --out says otherwise; where only an output folder survives a run, name
+that folder, and name the same one again to go on. It goes on only with the same card, versions and code.
+
+Correctness always comes first, and a candidate that is wrong is not timed. Whatever can hang has a process of its
+own, and the file is written, as a whole, after every single result, so that nothing else is lost. On a card before
+Ampere, such as Colab's T4, Triton's kernels cannot run; what torch offers and `tiled` are then measured.
+
+Two parts need no card: `--part check` runs the kernels in Triton's interpreter (and the Gluon kernel in a model of the
+card) at small sizes and writes nothing, `--part code` writes what the compiler makes of them. The exit code is 1 if a
+candidate of ours failed anywhere.
 """
 
 import argparse
-import json
 import os
-import platform
-import re
-import subprocess
 import sys
-from datetime import UTC, datetime
+import time
 from pathlib import Path
 
-import torch
+sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (1, 0)]
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from gpu import card, check, ladder, lengths, machine_code, roofline, speed, sweep  # noqa: E402
+from gpu.apart import OutOfTime, apart, in_short, stripes  # noqa: E402
+from gpu.candidates import FLEX, FUSED, NAMES, OURS, THEIRS, lacks  # noqa: E402
+from gpu.report import Report, place  # noqa: E402
 
-from gpu_apart import apart, in_short, stripes  # noqa: E402
-from gpu_check import DTYPES, QUICK, SHAPES, check  # noqa: E402
-from gpu_speed import KEY_LENGTHS, LENGTHS, OURS, RIVALS, cases, race  # noqa: E402
-from gpu_sweep import compiled, sweep, trials  # noqa: E402
-from gpu_tables import tables  # noqa: E402
-
+PARTS = ("check", "speed", "ladder", "lengths", "roofline", "tiles", "code")
+WITHOUT_CARD = ("check", "code")
 WORKERS = min(8, os.cpu_count() or 1)
+SECONDS = 450  # a run that may take eight minutes has time to end
 NO_GPU = (
     "An NVIDIA GPU was expected; torch {version} finds none. Run this where nvidia-smi lists a card and torch "
-    "was installed with CUDA. For a CPU there is benchmarks/flash.py"
+    "was installed with CUDA. Without a card there are --part check and --part code, and for a CPU "
+    "benchmarks/flash.py"
 )
 
 
-def about() -> dict[str, str]:
-    """The card and the software, as far as they can matter."""
-    import triton
+class Run:
+    """A report, and the time until which it may be filled."""
 
-    return {
-        "card": torch.cuda.get_device_name(),
-        "driver": driver(),
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-        "cuda": torch.version.cuda,
-        "python": platform.python_version(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    def __init__(self, report: Report, options: argparse.Namespace):
+        self.report, self.options = report, options
+        self.until = time.monotonic() + options.seconds
+        self.unfinished = []
 
-
-def driver() -> str:
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.check_output(command, text=True, timeout=60).split()[0]
-    except (OSError, subprocess.SubprocessError, IndexError):
-        return "unknown"
-
-
-def slug(card: str) -> str:
-    """The card in a file name: "NVIDIA H100 80GB HBM3" is nvidia_h100_80gb_hbm3."""
-    return re.sub(r"[^a-z0-9]+", "_", card.lower()).strip("_")
-
-
-def place(out: str | None, card: str) -> Path:
-    out = Path(out) if out else ROOT / "benchmarks" / "results"
-    path = out if out.suffix == ".json" else out / f"flash_{slug(card)}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-class Report:
-    """Everything measured so far, on the disk after each result."""
-
-    def __init__(self, path: Path, machine: dict[str, str]):
-        self.path, self.machine = path, machine
-        self.cells, self.ready, self.failures, self.left_out = {}, [], [], []
-
-    def add(self, key: tuple, value) -> None:
-        """(table, row, column) and a value; or "failed" or "ready" in place of the table."""
-        table, row, column = key
-        print(*key, value, flush=True)
-        if table == "ready":
-            self.ready.append(row)
+    def collect(self, what: str, job, *hands: list) -> None:
+        """Run a job apart for each hand of entries; one that hangs, crashes or raises is a failure of ours."""
+        if not any(hands):
             return
-        if table != "failed":
-            self.cells[key] = value
-        elif column in OURS:
-            self.failures.append(f"{column}: {row}: {value}")
-        else:
-            self.left_out.append(f"{column}: {row}: {value}")
-        if table == "correctness" and isinstance(value, str):
-            self.failures.append(f"{row[0]}: {row[1]}, {column}: {value}")
-        self.write()
+        if time.monotonic() > self.until:
+            self.unfinished.append(what)
+            return
+        print(f"== {what}", flush=True)
+        try:
+            for key, value in apart(*((job, hand) for hand in hands), until=self.until):
+                self.report.add(key, value)
+        except OutOfTime:
+            self.unfinished.append(what)
+        except (RuntimeError, TimeoutError) as problem:
+            self.report.fail(f"{what}: {in_short(problem)}")
 
-    def fail(self, text: str) -> None:
-        print("FAILED", text, flush=True)
-        self.failures.append(text)
-        self.write()
+    def lacking(self, part, entries: list) -> list:
+        return self.report.lacking(entries, part.goal)
 
-    def is_right(self, backend: str) -> bool:
-        """Something was checked, and nothing failed."""
-        checked = any(key[0] == "correctness" and key[1][0] == backend for key in self.cells)
-        return checked and not any(text.startswith(f"{backend}:") for text in self.failures)
+    def check(self, names: list[str]) -> None:
+        """Each candidate in processes of its own: it is compiling that takes time, and that can be shared."""
+        for name in names:
+            shapes = check.QUICK if self.options.quick else check.SHAPES
+            todo = self.lacking(check, check.entries([name], shapes, check.DTYPES))
+            self.collect(f"{name}: correctness", check.job, *stripes(todo, WORKERS))
 
-    def write(self) -> None:
-        """First beside its place, so that whoever is interrupted leaves a whole file."""
-        content = self.machine | {
-            "failures": self.failures,
-            "left_out": self.left_out,
-            "tables": tables(self.cells, self.machine),
-        }
-        draft = self.path.with_suffix(".part")
-        draft.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        draft.replace(self.path)
+    def trusted(self, names: list[str]) -> list[str]:
+        """Those of ours that were shown to be right, and torch's."""
+        trust = lambda x: self.report.is_right(x) or self.options.even_if_wrong  # noqa: E731
+        for name in names:
+            if name in OURS and not self.unfinished and not self.report.is_right(name):
+                self.report.fail(f"{name}: not shown to be right")
+        return [x for x in names if x in THEIRS or trust(x)]
+
+    def speed(self, names: list[str]) -> None:
+        """What torch brings shares a process; ours have one each. `tiled` runs where Triton cannot."""
+        if "triton" in names:
+            names = [name for name in names if name != "tiled"]
+        groups = [[x] for x in names if x in OURS]
+        groups.insert(1, [x for x in names if x in THEIRS and x != FLEX])
+        groups.append([x for x in names if x == FLEX])
+        for group in filter(None, groups):
+            cases = speed.entries(group, speed.KEY_LENGTHS if self.options.quick else speed.LENGTHS)
+            self.collect(f"speed: {', '.join(group)}", speed.job, self.lacking(speed, cases))
+
+    def ladder(self, names: list[str]) -> None:
+        """PyTorch and Triton share a process; the other kernels have one each."""
+        todo = self.lacking(ladder, ladder.entries(names))
+        alone = ("descriptors", "hopper", "gluon")
+        for name in ("", *alone):
+            mine = [
+                e
+                for e in todo
+                if (ladder.needs(e[1]) if ladder.needs(e[1]) in alone else "") == name
+            ]
+            self.collect(f"ladder: {name or 'PyTorch and Triton'}", ladder.job, mine)
+
+    def lengths(self, names: list[str]) -> None:
+        sizes = lengths.QUICK if self.options.quick else lengths.LENGTHS
+        for group in (
+            [lengths.PLAIN, *(x for x in FUSED if x in names)],
+            *([x] for x in lengths.NAMES[1:3]),
+        ):
+            todo = lengths.entries([x for x in group if x == lengths.PLAIN or x in names], sizes)
+            self.collect(f"lengths: {', '.join(group)}", lengths.job, self.lacking(lengths, todo))
+
+    def roofline(self, names: list[str]) -> None:
+        fused = [x for x in ("triton", "EFFICIENT_ATTENTION") if x in names][:1]
+        todo = roofline.entries([roofline.PLAIN, *fused])
+        self.collect("roofline", roofline.job, self.lacking(roofline, todo))
+
+    def tiles(self, names: list[str]) -> None:
+        """Compile by many hands, then time by one; the Hopper kernels have a process each."""
+        for name in (x for x in names if x in sweep.KERNELS):
+            todo = self.lacking(sweep, sweep.entries([name]))
+            if self.options.quick:
+                todo = [
+                    trial for trial in todo if trial.tile == sweep.in_use(trial.kernel, *trial[2:])
+                ]
+            ready = lambda trial: ("ready", trial, None)  # noqa: E731
+            hands = stripes(self.report.lacking(todo, ready), WORKERS)
+            self.collect(f"tiles: {name}, compiling", sweep.compiled, *hands)
+            self.collect(f"tiles: {name}", sweep.job, self.lacking(sweep, todo))
+
+    def code(self, names: list[str]) -> None:
+        todo = self.lacking(machine_code, machine_code.entries(names))
+        self.collect("code", machine_code.job, todo)
 
 
-def collect(report: Report, what: str, *jobs: tuple) -> None:
-    """Run jobs apart; one that hangs, crashes or raises is a failure of ours, whatever the reason."""
-    print(f"== {what}", flush=True)
-    try:
-        for key, value in apart(*jobs):
-            report.add(key, value)
-    except (RuntimeError, TimeoutError) as problem:
-        report.fail(f"{what}: {in_short(problem)}")
+def with_card(run: Run) -> None:
+    """All parts that were asked for, of all candidates that can run on this card."""
+    names = []
+    for name in run.options.backends:
+        lack = lacks(name, 64, 64, card.narrow()) if name in OURS else ""
+        names += [] if lack else [name]
+        if lack:
+            run.report.leave_out(name, f"needs {lack}")
+    ours = [name for name in names if name in OURS]
+    run.check(ours)
+    names = run.trusted(names)
+    for part in run.options.part:
+        if part == "code":
+            run.code(list(machine_code.KERNELS))
+        elif part != "check":
+            getattr(run, part)(names)
 
 
-def measure(report: Report, backend: str, options: argparse.Namespace) -> None:
-    """All parts for one backend of ours; torch's own take part beside "triton"."""
-    todo = [(s, dtype) for dtype in DTYPES for s in (QUICK if options.quick else SHAPES)]
-    hands = stripes(todo, WORKERS)  # it is compiling that takes time, and that can be shared
-    collect(report, f"{backend}: correctness", *((check, backend, hand) for hand in hands))
-    if not report.is_right(backend):
-        report.fail(f"{backend}: not shown to be right")
-    timed = report.is_right(backend) or options.even_if_wrong
-    names = (backend,) * timed + RIVALS * (backend == "triton")
-    if "speed" in options.parts and names:
-        lengths = KEY_LENGTHS if options.quick else LENGTHS
-        collect(report, f"{backend}: speed and memory", (race, names, cases(lengths)))
-    if "tiles" in options.parts and timed:
-        report.ready = []
-        hands = stripes(trials(backend), WORKERS)
-        collect(report, f"{backend}: tiles that compile", *((compiled, hand) for hand in hands))
-        collect(report, f"{backend}: tiles", (sweep, report.ready))
+def without_card(options: argparse.Namespace, machine: dict) -> list[Run]:
+    """In the interpreter, and by the compiler."""
+    runs = []
+    if "check" in options.part:
+        os.environ["TRITON_INTERPRET"] = "1"  # for the processes that are started
+        runs.append(Run(Report(None, machine), options))
+        names = [name for name in options.backends if name in OURS]
+        todo = check.entries(names, check.SMALL, ("float16", "float32"))
+        runs[-1].collect("correctness", check.job, *stripes(todo, WORKERS))
+        runs[-1].trusted(names)
+    if "code" in options.part:
+        os.environ.pop("TRITON_INTERPRET", None)
+        runs.append(Run(Report(place(options.out, "code"), machine), options))
+        runs[-1].code(options.backends)
+    return runs
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two lengths and fewer shapes")
-    parser.add_argument("--parts", nargs="*", default=["speed", "tiles"], choices=["speed", "tiles"],
-                        help="what to measure after correctness; the file then holds nothing else")  # fmt: skip
-    parser.add_argument("--out", metavar="FILE_OR_FOLDER", help="default: benchmarks/results")
-    parser.add_argument("--even-if-wrong", action="store_true", help="time what failed, too")
-    return parser.parse_args(arguments)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help="two lengths and fewer shapes")
+    add("--part", nargs="+", default=PARTS, choices=PARTS, help="what to measure after correctness")
+    add("--backends", nargs="+", default=NAMES, choices=NAMES, help="who takes part")
+    add("--seconds", type=float, default=SECONDS, help="how long this run may take")
+    add("--out", metavar="FILE_OR_FOLDER", help="default: benchmarks/results")
+    add("--even-if-wrong", action="store_true", help="time what failed, too")
+    options = parser.parse_args(arguments)
+    options.part = [part for part in PARTS if part in options.part]
+    return options
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    if not (torch.cuda.is_available() and torch.version.cuda):
-        print(NO_GPU.format(version=torch.__version__), file=sys.stderr)
+    if card.is_here():
+        machine = card.about()
+        runs = [Run(Report(place(options.out, machine["card"]), machine), options)]
+        with_card(runs[0])
+    elif set(options.part) <= set(WITHOUT_CARD):
+        runs = without_card(options, card.about())
+    else:
+        print(NO_GPU.format(version=card.torch.__version__), file=sys.stderr)
         return 1
-    machine = about()
-    report = Report(place(options.out, machine["card"]), machine)
-    measure(report, "triton", options)
-    if torch.cuda.get_device_capability() == (9, 0):
-        measure(report, "hopper", options)
-    print(f"Written to {report.path}")
-    for text in report.failures:
+    failures = [text for run in runs for text in run.report.failures()]
+    for run in runs:
+        run.report.write()
+        print(
+            f"Written to {run.report.path}" if run.report.path else "Nothing was timed or written."
+        )
+        for what in dict.fromkeys(run.unfinished):
+            print(f"No time was left for {what}: run the same command again, and it goes on.")
+    for text in failures:
         print("FAILED", text)
-    return 1 if report.failures else 0
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ class Code(NamedTuple):
         constants: what was known when it was compiled: ``CAUSAL``, sizes of the tile, and so on.
         registers: of a thread, out of 255; a kernel with specialized warps passes some on while it runs.
         shared: bytes of shared memory of one program.
+        warps: of one program, those included that only load.
         instructions: (address, instruction) in the order of the code, which is not that of time.
     """
 
@@ -51,6 +52,7 @@ class Code(NamedTuple):
     constants: dict
     registers: int
     shared: int
+    warps: int
     instructions: list[tuple[int, str]]
 
     @property
@@ -173,5 +175,6 @@ def read(function, compiled) -> Code:
         constants={function.arg_names[i]: x for (i, *_), x in compiled.src.constants.items()},
         registers=int(re.search(r"REG:(\d+)", text)[1]),
         shared=compiled.metadata.shared,
+        warps=compiled.metadata.num_warps,
         instructions=[(int(address, 16), instruction) for address, instruction in lines],
     )

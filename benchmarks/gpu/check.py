@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
-from gpu_apart import in_short
 from torch import Tensor
 
-from attncourse.variants.flash import flash_attention
-from attncourse.variants.flash.backends import lacks
+from gpu import card
+from gpu.candidates import lacks, trains, with_lse
+from gpu.jobs import each
 
 FLOOR = 1e-5
 FACTOR = 2.0
@@ -52,6 +52,14 @@ SHAPES = (
     Shape("large, full", 1, 4, 4, 2048, 3072, 64, 64),
 )
 QUICK = tuple(shape for shape in SHAPES if not shape.name.startswith(("head_dim", "one")))
+# For Triton's interpreter, which takes a second for what a card does in a microsecond.
+SMALL = (
+    Shape("odd lengths", 1, 2, 2, 45, 77, 16, 16),
+    Shape("odd lengths, causal", 1, 2, 1, 77, 45, 32, 16, True),
+    Shape("ends aligned", 1, 2, 1, 33, 65, 16, 32, True, 32),
+    Shape("empty rows", 1, 1, 1, 50, 40, 16, 16, True, -20),
+    Shape("large scores", 1, 1, 1, 64, 64, 16, 16, True, 0, 6.0),
+)
 
 
 def explicit(query: Tensor, key: Tensor, value: Tensor, shape: Shape) -> tuple[Tensor, Tensor]:
@@ -66,34 +74,26 @@ def explicit(query: Tensor, key: Tensor, value: Tensor, shape: Shape) -> tuple[T
     return weights @ value, scores.logsumexp(dim=-1).masked_fill(empty, -math.inf)
 
 
-def by_backend(backend: str, shape: Shape):
-    """The same two things from `flash_attention`."""
-
-    def attend(query, key, value):
-        output, aux = flash_attention(
-            query, key, value, is_causal=shape.is_causal, enable_gqa=True,
-            offset=shape.offset, backend=backend, return_aux=True,
-        )  # fmt: skip
-        return output, aux.lse
-
-    return attend
-
-
 def all_results(attend, inputs: list[Tensor], grads: list[Tensor]) -> tuple[Tensor, ...]:
-    """Output, log-sum-exp, and the gradients of query, key and value, given those of the first two."""
+    """Output, log-sum-exp, and the gradients of query, key and value, given those of the first two.
+
+    Of a function that is not differentiable there are two results.
+    """
     inputs = [x.detach().requires_grad_() for x in inputs]
     outputs = attend(*inputs)
+    if not outputs[0].requires_grad:
+        return outputs
     grads = [grad.to(x.dtype) for grad, x in zip(grads, outputs, strict=True)]
     gradients = torch.autograd.grad(outputs, inputs, grads)
     return *(x.detach() for x in outputs), *gradients
 
 
-def draw(shape: Shape, dtype: torch.dtype, device: str) -> tuple[list[Tensor], list[Tensor]]:
+def draw(shape: Shape, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
     """Inputs, and gradients of output and log-sum-exp."""
     torch.manual_seed(0)
     b, h, g, n, m, d, e = shape[1:8]
     sizes = ((b, h, n, d), (b, g, m, d), (b, g, m, e), (b, h, n, e), (b, h, n))
-    query, key, value, do, dlse = (torch.randn(s, device=device).to(dtype) for s in sizes)
+    query, key, value, do, dlse = (torch.randn(s, device=card.device()).to(dtype) for s in sizes)
     return [query * shape.sharp, key, value], [do, dlse]
 
 
@@ -107,7 +107,7 @@ def excess(found: tuple, plain: tuple, exact: tuple) -> dict[str, float]:
     """The error of each result in units of PyTorch's own; right is what stays at or below `FACTOR`."""
     return {
         name: error(f, x) / (error(p, x) + FLOOR / FACTOR)
-        for name, f, p, x in zip(RESULTS, found, plain, exact, strict=True)
+        for name, f, p, x in zip(RESULTS, found, plain, exact, strict=False)  # forward only: two
     }
 
 
@@ -128,10 +128,16 @@ def poisoned():
         torch.use_deterministic_algorithms(before)
 
 
-def compare(backend: str, shape: Shape, dtype: torch.dtype, device: str) -> dict[str, float]:
-    inputs, grads = draw(shape, dtype, device)
+def compare(name: str, shape: Shape, dtype: torch.dtype) -> dict[str, float]:
+    """What `excess` says of a candidate."""
+    inputs, grads = draw(shape, dtype)
     with poisoned():
-        found = all_results(by_backend(backend, shape), inputs, grads)
+        found = all_results(
+            lambda *x: with_lse(name, *x, is_causal=shape.is_causal, offset=shape.offset),
+            inputs,
+            grads,
+        )
+    assert len(found) == (len(RESULTS) if trains(name) else 2)
 
     def formula(dtype):
         return all_results(
@@ -141,27 +147,30 @@ def compare(backend: str, shape: Shape, dtype: torch.dtype, device: str) -> dict
         )
 
     exact, plain = formula(torch.float64), formula(dtype)
-    if dtype != torch.float32:  # every backend returns the log-sum-exp in float32
+    if dtype != torch.float32:  # every candidate returns the log-sum-exp in float32
         plain = plain[:1] + formula(torch.float32)[1:2] + plain[2:]
     return excess(found, plain, exact)
 
 
-def check(backend: str, todo: list[tuple[Shape, str]], device: str = "cuda"):
-    """Yield (("correctness", (backend, name of the shape), dtype), verdict) for each pair.
+def entries(names, shapes=SHAPES, dtypes=DTYPES) -> list[tuple[str, Shape, str]]:
+    return [(name, shape, dtype) for name in names for dtype in dtypes for shape in shapes]
 
-    A text is a failure. What the backend says it cannot do is left out.
+
+def goal(entry: tuple) -> tuple:
+    name, shape, dtype = entry
+    return "correctness", (name, shape.name), dtype
+
+
+def measure(entry: tuple):
+    name, shape, dtype = entry
+    offered = not lacks(name, shape.d, shape.e, getattr(torch, dtype))
+    yield goal(entry), verdict(compare(name, shape, getattr(torch, dtype))) if offered else None
+
+
+def job(todo: list[tuple]):
+    """Yield (("correctness", (candidate, name of the shape), dtype), verdict) for each entry.
+
+    A text is a failure, and `None` is what the candidate says it cannot do.
     """
     torch.set_float32_matmul_precision("highest")
-    for shape, name in todo:
-        dtype = getattr(torch, name)
-        query, value = (torch.empty(0, w, dtype=dtype, device=device) for w in (shape.d, shape.e))
-        if lacks(backend, query, value, None):
-            continue
-        try:
-            found = verdict(compare(backend, shape, dtype, device))
-        except Exception as problem:
-            found = in_short(problem)
-        yield ("correctness", (backend, shape.name), name), found
-        if device == "cuda":
-            torch.cuda.empty_cache()
-            torch.cuda.synchronize()  # raises if the device is spoiled, which ends this process
+    yield from each(todo, goal, measure)

@@ -1,12 +1,17 @@
 """Generators that run in processes of their own, so that one that hangs or crashes costs only itself."""
 
 import multiprocessing
+import time
 from multiprocessing.connection import wait
 
 SILENCE = 150  # seconds; compiling is the longest that a healthy process says nothing
 
 
-def apart(*jobs: tuple, silence: float = SILENCE):
+class OutOfTime(TimeoutError):
+    """The budget is spent; what is not done yet is for another run."""
+
+
+def apart(*jobs: tuple, silence: float = SILENCE, until: float | None = None):
     """Yield what the jobs yield, as it comes; all jobs run at the same time.
 
     A GPU kernel cannot be interrupted, and an illegal access spoils everything that its process does
@@ -15,8 +20,10 @@ def apart(*jobs: tuple, silence: float = SILENCE):
     Args:
         jobs: (generator function, *arguments), of modules that a new process can import.
         silence: with no result from any job for so many seconds, all are ended.
+        until: a reading of ``time.monotonic`` at which all are ended; ``None`` means never.
 
-    Raises: RuntimeError, after the others have finished, if a job raised or died; TimeoutError at a silence.
+    Raises: RuntimeError, after the others have finished, if a job raised or died; TimeoutError at a silence;
+        OutOfTime.
     """
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
     children, problems = {}, []
@@ -28,8 +35,11 @@ def apart(*jobs: tuple, silence: float = SILENCE):
             outbox.close()
         talking = list(children)
         while talking:
-            ready = wait(talking, silence)
+            left = silence if until is None else min(silence, until - time.monotonic())
+            ready = wait(talking, max(left, 0))
             if not ready:
+                if left < silence:
+                    raise OutOfTime("the time is up")
                 raise TimeoutError(f"nothing was heard for {silence} seconds")
             for inbox in ready:
                 kind, result = receive(inbox)
