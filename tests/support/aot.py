@@ -1,112 +1,165 @@
-"""Compiles the Triton kernels for cards that are not here, and says what the compiler made of them.
+"""Compiles the Triton kernels for cards that are not here, as their launchers start them, and judges the code.
 
-    python tests/support/aot.py        one JSON line for each kernel, card, width and rule
+    python tests/support/aot.py         every entry of the tables of tiles once: what the tests look at
+    python tests/support/aot.py --all   every card, dtype, rule and edge; minutes; exit code 1 if a fault is found
 
-A process of its own, because Triton interprets or compiles for as long as a process lives.
+One JSON line for each kernel. A process of its own, because Triton interprets or compiles for as long as a
+process lives.
 """
 
 import json
+import math
 import re
-import subprocess
-import tempfile
+import sys
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple
+from unittest import mock
 
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+import torch
 
 from attncourse.variants.flash import hopper, kernels
-from attncourse.variants.flash.tiles import TILES
+from attncourse.variants.flash.compiled import Code, imagined_card
 
-CAPABILITY = {"ampere": 80, "hopper": 90}
+# KiB of shared memory that one program may use, by compute capability.
+CARDS = {(8, 0): 163, (8, 6): 99, (8, 9): 99, (9, 0): 227, (12, 0): 99}
 INSTRUCTIONS = {
     "mma": "HMMA",  # tensor cores, Ampere
     "wgmma": "HGMMA",  # tensor cores, Hopper
     "ahead": "LDGSTS|UTMALDG",  # loads that run ahead of the computation
     "tma": "UTMALDG",  # the tensor memory unit
     "handed_over": "USETMAXREG",  # specialized warps hand registers to each other
-    "spills": "LDL|STL",  # registers that did not suffice
 }
 
 
-def source(kernel, constants: dict, dtype: str) -> ASTSource:
-    """The kernel with the types of its arguments, aligned pointers, and its constants."""
-    signature = {}
-    for name in kernel.arg_names:
-        if name in constants:
-            signature[name] = "constexpr"
-        elif name[0].isupper():
-            signature[name] = "*fp32" if name in ("Lse", "DLse", "Delta") else f"*{dtype}"
+class Case(NamedTuple):
+    """A kernel for a card. Ragged: lengths are no multiples of the tile."""
+
+    kernel: str
+    card: tuple[int, int]
+    width: int
+    is_causal: bool
+    is_ragged: bool = False
+    dtype: str = "bfloat16"
+    precision: str = "high"
+
+
+def entries() -> Iterator[Case]:
+    """Every entry of the tables once, causal, which needs most registers; on other cards what needs most of all."""
+    for card, dtype in (((8, 0), "bfloat16"), ((9, 0), "bfloat16"), ((8, 0), "float32")):
+        for width in (64, 128, 256):
+            yield Case("kernels.forward_kernel", card, width, True, dtype=dtype)
+            yield Case("kernels.query_kernel", card, width, True, dtype=dtype)
+            yield Case("kernels.key_value_kernel", card, width, True, dtype=dtype)
+            if dtype == "bfloat16" and card == (
+                9,
+                0,
+            ):  # elsewhere full attention has the same tiles
+                yield Case("kernels.key_value_kernel", card, width, False, dtype=dtype)
+    for width in hopper.TILES:
+        yield Case("hopper.forward_kernel", (9, 0), width, True)
+    for card in ((8, 6), (8, 9), (12, 0)):
+        yield Case("kernels.query_kernel", card, 128, True)
+
+
+def everything() -> Iterator[Case]:
+    """All kernels for all cards."""
+    names = ("forward_kernel", "query_kernel", "key_value_kernel")
+    dtypes = (
+        ("bfloat16", "high"),
+        ("float16", "high"),
+        ("float32", "high"),
+        ("float32", "highest"),
+    )
+    rules = product((64, 128, 256), (False, True), (False, True))
+    for card, (dtype, precision), rule in product(CARDS, dtypes, list(rules)):
+        for name in names:
+            yield Case(f"kernels.{name}", card, *rule, dtype, precision)
+        if card == (9, 0) and rule[0] <= 128 and dtype != "float32":
+            yield Case("hopper.forward_kernel", card, *rule, dtype, precision)
+
+
+def code(case: Case) -> Code:
+    """The launcher is called with everything as it would be on the card; only this kernel is compiled."""
+    n = 500 if case.is_ragged else 512
+    x = torch.zeros(1, 2, n, case.width, dtype=getattr(torch, case.dtype))
+    rows = torch.zeros(1, 2, n)
+    torch.set_float32_matmul_precision(case.precision)
+    module, name = case.kernel.split(".")
+    others = {"query_kernel", "key_value_kernel"} - {name}
+    with (
+        imagined_card(case.card) as codes,
+        mock.patch.multiple(kernels, **{other: mock.MagicMock() for other in others}),
+    ):
+        if name == "forward_kernel":
+            {"kernels": kernels, "hopper": hopper}[module].forward(x, x, x, 0.1, case.is_causal)
         else:
-            signature[name] = "fp32" if name == "scale" else "i32"
-    # At run time Triton sees that addresses are multiples of 16. Untold, it would not load ahead.
-    aligned = [["tt.divisibility", 16]]
-    pointers = [i for i, kind in enumerate(signature.values()) if kind.startswith("*")]
-    return ASTSource(
-        kernel,
-        signature,
-        {(kernel.arg_names.index(name),): value for name, value in constants.items()},
-        {(i,): aligned for i in pointers},
-    )
+            kernels.backward(x, rows, x, x, x, x, rows, 0.1, case.is_causal)
+    (found,) = codes
+    return found
 
 
-def facts(capability: int, kernel, constants: dict, tile, dtype: str = "bf16") -> dict:
-    """Registers of a thread, shared bytes, and how often each kind of instruction stands in the code."""
-    constants = {
-        name: value
-        for name, value in {**constants, "BLOCK_M": tile.rows, "BLOCK_N": tile.columns}.items()
-        if name in kernel.arg_names
+def facts(found: Code) -> dict:
+    """What the tests want to know of the code, as numbers."""
+    texts = [text for _, text in found.instructions]
+    counts = {x: sum(bool(re.search(rf"\b(?:{names})\b", text)) for text in texts)
+              for x, names in INSTRUCTIONS.items()}  # fmt: skip
+    options = found.compiled.metadata
+    tile = [
+        found.constants["BLOCK_M"],
+        found.constants["BLOCK_N"],
+        options.num_warps,
+        options.num_stages,
+    ]
+    return counts | {
+        "tile": tile,
+        "registers": found.registers,
+        "shared": found.shared,
+        "spills": found.spills,
+        "turn": len(found.turn),
+        "copies": copies(found.compiled.asm["ttgir"]),
     }
-    compiled = triton.compile(
-        source(kernel, constants, dtype),
-        target=GPUTarget("cuda", capability, 32),
-        options={"num_warps": tile.warps, "num_stages": tile.stages},
-    )
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(compiled.asm["cubin"])
-        file.flush()
-        usage, code = (
-            subprocess.run(
-                [triton.knobs.nvidia.cuobjdump.path, option, file.name],
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout
-            for option in ("-res-usage", "-sass")
-        )
-    counts = {x: len(re.findall(rf"\b(?:{word})\b", code)) for x, word in INSTRUCTIONS.items()}
-    registers = int(re.search(r"REG:(\d+)", usage)[1])
-    return {"registers": registers, "shared": compiled.metadata.shared} | counts
 
 
-def all_facts():
-    """Every entry of the tables of tiles: full and causal, whole blocks of rows and ragged ones."""
-    table = [
-        (generation, kernel, width, tile, is_causal)
-        for generation, entries in TILES.items()
-        for width, (forward, query, full, causal) in entries.items()
-        for is_causal in (False, True)
-        for kernel, tile in (
-            (kernels.forward_kernel, forward),
-            (kernels.query_kernel, query),
-            (kernels.key_value_kernel, causal if is_causal else full),
-        )
-    ]
-    table += [
-        ("hopper", hopper.forward_kernel, width, tile, is_causal)
-        for width, tile in hopper.TILES.items()
-        for is_causal in (False, True)
-    ]
-    for generation, kernel, width, tile, is_causal in table:
-        # The Hopper kernel masks all causal blocks, so that ragged ones are no case of their own.
-        one = "RAGGED" not in kernel.arg_names or (is_causal and kernel is hopper.forward_kernel)
-        for is_ragged in (False,) if one else (False, True):
-            constants = {"D": width, "E": width, "CAUSAL": is_causal, "RAGGED": is_ragged}
-            constants |= {"PRECISION": "tf32", "SPECIALIZE": True}
-            found = facts(CAPABILITY[generation], kernel, constants, tile)
-            name = kernel.fn.__module__.split(".")[-1] + "." + kernel.__name__
-            yield [name, generation, width, is_causal, is_ragged], found
+def copies(ttgir: str) -> list[tuple[int, int]]:
+    """Of each copy by the tensor memory unit: numbers in the descriptor's tile, and in the memory it fills."""
+    lines = [x for x in ttgir.splitlines() if "async_tma_copy_global_to_local" in x]
+    sizes = r"([0-9x]+)x(?:bf16|f16)"
+    found = [(re.search(rf"tensordesc<(?:tensor<)?{sizes}", x)[1], re.findall(rf"memdesc<{sizes}", x)[-1])
+             for x in lines]  # fmt: skip
+    return [tuple(math.prod(map(int, shape.split("x"))) for shape in pair) for pair in found]
+
+
+def faults(case: Case, found: dict) -> dict[str, str]:
+    """What is wrong with the code of a kernel, by the kind of fault."""
+    wrong = {}
+    limit = CARDS[tuple(case.card)] * 1024
+    if found["shared"] > limit:
+        wrong["shared"] = f"{found['shared']} bytes of shared memory, of {limit}"
+    if found["spills"] > (8 if case.is_ragged else 0):
+        wrong["spills"] = f"{found['spills']} spilled registers"
+    if case.precision == "highest" and case.dtype == "float32":
+        return wrong  # exact products of 32 bits are not for tensor cores
+    if not found["mma"] + found["wgmma"]:
+        wrong["products"] = "no product on the tensor cores"
+    # A block of 32 columns is too small for Hopper's.
+    small = case.kernel == "kernels.key_value_kernel" and case.width == 256 and case.is_causal
+    if tuple(case.card) == (9, 0) and found["mma"] and not small and case.dtype != "float32":
+        wrong["wgmma"] = "products on the tensor cores as Ampere does them"
+    if not found["ahead"]:
+        wrong["ahead"] = "no load runs ahead"
+    if any(there != here for there, here in found["copies"]):
+        wrong["copies"] = f"a copy and its descriptor differ in size: {found['copies']}"
+    if case.kernel.startswith("hopper") and not (found["tma"] and found["handed_over"]):
+        wrong["hopper"] = "no tensor memory unit, or no specialized warps"
+    return wrong
 
 
 if __name__ == "__main__":
-    for case, found in all_facts():
-        print(json.dumps([case, found]), flush=True)
+    failed = False
+    for one in everything() if "--all" in sys.argv else entries():
+        its_facts = facts(code(one))
+        its_faults = faults(one, its_facts)
+        failed = failed or bool(its_faults)
+        print(json.dumps([one, its_facts, its_faults]), flush=True)
+    sys.exit(failed and "--all" in sys.argv)

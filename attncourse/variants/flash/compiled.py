@@ -46,6 +46,7 @@ class Code(NamedTuple):
         shared: bytes of shared memory of one program.
         warps: of one program, those included that only load.
         instructions: (address, instruction) in the order of the code, which is not that of time.
+        compiled: Triton's own result; ``compiled.asm`` holds its stages, from "ttir" over "ptx" to "cubin".
     """
 
     kernel: str
@@ -54,6 +55,7 @@ class Code(NamedTuple):
     shared: int
     warps: int
     instructions: list[tuple[int, str]]
+    compiled: object
 
     @property
     def counts(self) -> Counter:
@@ -177,4 +179,5 @@ def read(function, compiled) -> Code:
         shared=compiled.metadata.shared,
         warps=compiled.metadata.num_warps,
         instructions=[(int(address, 16), instruction) for address, instruction in lines],
+        compiled=compiled,
     )

@@ -1,8 +1,8 @@
 """`kernels.forward` for the Hopper generation: tiles arrive by the tensor memory unit, warps are specialized.
 
 Two things change. A descriptor tells the card the shape of a matrix once; whole tiles then come with one
-instruction, and come as 0 where they leave the matrix. And some warps only load while others only
-compute, so that neither waits for the other; that is `warp_specialize`, and it wants a single loop.
+instruction, and come as 0 where they leave the matrix. And some warps only load while others only compute,
+so that neither waits for the other; that is `warp_specialize`, and it wants a single loop without branches.
 """
 
 import torch
@@ -10,49 +10,53 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from triton import next_power_of_2
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from attncourse.variants.flash import kernels
-from attncourse.variants.flash.kernels import LOG2E, MINUS_INFINITY, is_visible, store_rows
-from attncourse.variants.flash.tiles import Tile
+from attncourse.variants.flash.blocks import (
+    MINUS_INFINITY,
+    columns_to_read,
+    head_and_block,
+    hide,
+    store_rows,
+)
+from attncourse.variants.flash.kernels import LOG2E
+from attncourse.variants.flash.tiles import Tile, heads_at_a_time
 
 backward = kernels.backward
 
 
 @triton.jit
-def matrix(base, count, WIDTH: tl.constexpr, ROWS: tl.constexpr):
-    """A (count, WIDTH) matrix, to be loaded in tiles of ROWS rows and the padded width."""
-    PADDED: tl.constexpr = next_power_of_2(WIDTH)
-    return tl.make_tensor_descriptor(base, [count, WIDTH], [WIDTH, 1], [ROWS, PADDED])
-
-
-@triton.jit
 def forward_kernel(
-    Q, K, V, Out, Lse, n, m, group, offset, scale,
+    Q, keys, values, Out, Lse, n, m, group, offset, section, scale,
     D: tl.constexpr, E: tl.constexpr, CAUSAL: tl.constexpr, RAGGED: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPECIALIZE: tl.constexpr,
 ):  # fmt: skip
-    """As `kernels.forward_kernel`, with one loop over all columns instead of a plain and a masked one."""
-    blocks = tl.cdiv(n, BLOCK_M)
-    head = (tl.program_id(0) // blocks).to(tl.int64)
-    first = (blocks - 1 - tl.program_id(0) % blocks) * BLOCK_M
+    """As `kernels.forward_kernel`; `keys` and `values` are descriptors of all heads, made before the start.
+
+    The descriptor of the queries is made here. Each of two groups of warps computes half of the rows, for which
+    the compiler halves the tile, and it cannot change a descriptor that came from outside.
+    """
+    head, block = head_and_block(n, section, BLOCK_M)
+    first = (tl.cdiv(n, BLOCK_M) - 1 - block) * BLOCK_M
     rows = first + tl.arange(0, BLOCK_M)
-    keys = matrix(K + head // group * m * D, m, D, BLOCK_N)
-    values = matrix(V + head // group * m * E, m, E, BLOCK_N)
-    q = matrix(Q + head * n * D, n, D, BLOCK_M).load([first, 0])
+    queries = tl.make_tensor_descriptor(
+        Q + head * n * D, [n, D], [D, 1], [BLOCK_M, next_power_of_2(D)]
+    )
+    q = queries.load([first, 0])
+    key_head = head.to(tl.int32) // group
     maximum = tl.full([BLOCK_M], MINUS_INFINITY, tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     mixed = tl.zeros([BLOCK_M, next_power_of_2(E)], tl.float32)
-    end = m
-    if CAUSAL:
-        end = tl.maximum(tl.minimum(m, first + BLOCK_M + offset), 0)
+    plain, end = columns_to_read(first, first + BLOCK_M - 1, m, offset, CAUSAL)
     for start in tl.range(0, end, BLOCK_N, warp_specialize=SPECIALIZE):
-        k = keys.load([start, 0])
-        v = values.load([start, 0])
+        k = keys.load([key_head, start, 0]).reshape([BLOCK_N, next_power_of_2(D)])
+        v = values.load([key_head, start, 0]).reshape([BLOCK_N, next_power_of_2(E)])
         scores = tl.dot(q, k.T)
-        if CAUSAL or RAGGED:
-            columns = start + tl.arange(0, BLOCK_N)
-            visible = is_visible(rows, columns, n, m, offset, CAUSAL)
-            scores = tl.where(visible, scores, MINUS_INFINITY)
+        columns = start + tl.arange(0, BLOCK_N)
+        # Always when specialized, because of a branch in the loop the compiler would not specialize.
+        if (CAUSAL or RAGGED) and (SPECIALIZE or start + BLOCK_N > plain):
+            scores = hide(scores, rows, columns, m, offset, CAUSAL)
         new_maximum = tl.maximum(maximum, tl.max(scores, 1) * scale)
         shift = tl.where(new_maximum == MINUS_INFINITY, 0.0, new_maximum)
         p = tl.exp2(scores * scale - shift[:, None])
@@ -87,18 +91,35 @@ def forward(
 
     Source: shah2024, section 3.1, for specialized warps; tillet2019 for the language.
     """
-    query, key, value = (x.contiguous() for x in (query, key, value))
     (b, h, n, d), (g, m, e) = query.shape, value.shape[1:]
+    if not (query.numel() and value.numel()):  # there is no descriptor of nothing
+        return kernels.forward(query, key, value, scale, is_causal, offset)
+    query, key, value = (aligned(x) for x in (query, key, value))
     output = query.new_empty(b, h, n, e)
     lse = query.new_empty(b, h, n, dtype=torch.float32)
     tile = tile or TILES[min(width for width in TILES if width >= max(d, e))]
-    # Descriptors that a kernel makes live in memory that Triton asks for when it starts the kernel.
-    triton.set_allocator(lambda size, *_: query.new_empty(size, dtype=torch.int8))
+    section = heads_at_a_time(key, value, is_causal) * (h // g)
+    # The descriptor that the kernel makes lives in memory for which Triton asks when it starts the kernel.
+    # Triton keeps the function, and with it whatever the function refers to: a device, but no tensor.
+    device = query.device
+    triton.set_allocator(lambda size, *_: torch.empty(size, dtype=torch.int8, device=device))
     with torch.cuda.device_of(query):
         forward_kernel[(triton.cdiv(n, tile.rows) * b * h,)](
-            query, key, value, output, lse, n, m, h // g, offset, scale * LOG2E.value,
-            D=d, E=e, CAUSAL=is_causal, RAGGED=not is_causal and m % tile.columns > 0,
+            query, tiles_of(key, tile.columns), tiles_of(value, tile.columns), output, lse,
+            n, m, h // g, offset, section, scale * LOG2E.value,
+            D=d, E=e, CAUSAL=is_causal, RAGGED=m % tile.columns > 0,
             BLOCK_M=tile.rows, BLOCK_N=tile.columns, SPECIALIZE=specialize,
             num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
     return output, lse
+
+
+def aligned(x: Tensor) -> Tensor:
+    """Contiguous, and at an address that a descriptor can hold: a view may start between multiples of 16 bytes."""
+    x = x.contiguous()
+    return x.clone() if x.data_ptr() % 16 else x
+
+
+def tiles_of(x: Tensor, rows: int) -> TensorDescriptor:
+    """All heads as (heads, length, width), to be loaded in tiles of so many rows and the padded width."""
+    return TensorDescriptor.from_tensor(x.flatten(0, 1), [1, rows, next_power_of_2(x.size(-1))])

@@ -12,67 +12,31 @@ import triton.language as tl
 from torch import Tensor
 from triton import next_power_of_2
 
-from attncourse.variants.flash.tiles import Tile, tiles_for
+from attncourse.variants.flash.blocks import (
+    MINUS_INFINITY,
+    columns_to_read,
+    head_and_block,
+    hide,
+    load_numbers,
+    load_rows,
+    store_rows,
+)
+from attncourse.variants.flash.tiles import Tile, generation, heads_at_a_time, tiles_for
 
 LOG2E = tl.constexpr(1.4426950408889634)  # exp(x) = exp2(x * LOG2E)
-MINUS_INFINITY = tl.constexpr(float("-inf"))
-
-
-@triton.jit
-def load_rows(base, rows, count, WIDTH: tl.constexpr, EDGE: tl.constexpr):
-    """These rows of a (count, WIDTH) matrix, the width padded with 0 to a power of 2.
-
-    EDGE: a row may lie outside the matrix, and is then 0.
-    """
-    PADDED: tl.constexpr = next_power_of_2(WIDTH)
-    columns = tl.arange(0, PADDED)
-    address = base + rows[:, None] * WIDTH + columns
-    if EDGE:
-        return tl.load(address, mask=(rows[:, None] < count) & (columns < WIDTH), other=0.0)
-    if PADDED > WIDTH:
-        return tl.load(address, mask=columns < WIDTH, other=0.0)
-    return tl.load(address)
-
-
-@triton.jit
-def store_rows(base, tile, rows, count, WIDTH: tl.constexpr):
-    """The counterpart of `load_rows`; nothing outside the matrix is written."""
-    columns = tl.arange(0, next_power_of_2(WIDTH))
-    inside = (rows[:, None] < count) & (columns < WIDTH)
-    address = base + rows[:, None] * WIDTH + columns
-    tl.store(address, tile.to(base.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def split_columns(first, last, m, offset, CAUSAL: tl.constexpr, BLOCK_N: tl.constexpr):
-    """For rows first..last: the number of columns that need no mask, and of columns that are read."""
-    plain, end = m, m
-    if CAUSAL:
-        plain = tl.maximum(tl.minimum(m, first + offset + 1), 0)
-        end = tl.maximum(tl.minimum(m, last + offset + 1), 0)
-    return plain // BLOCK_N * BLOCK_N, end
-
-
-@triton.jit
-def is_visible(rows, columns, n, m, offset, CAUSAL: tl.constexpr):
-    """visible(i, j) = both exist, and j <= i + offset if causal."""
-    visible = (rows[:, None] < n) & (columns[None, :] < m)
-    if CAUSAL:
-        visible = visible & (columns[None, :] <= rows[:, None] + offset)
-    return visible
 
 
 @triton.jit
 def forward_kernel(
-    Q, K, V, Out, Lse, n, m, group, offset, scale,
-    D: tl.constexpr, E: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    Q, K, V, Out, Lse, n, m, group, offset, section, scale,
+    D: tl.constexpr, E: tl.constexpr, CAUSAL: tl.constexpr, RAGGED: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BRANCH: tl.constexpr,
 ):  # fmt: skip
     """Output and log-sum-exp of one block of rows of one query head. Scores count in powers of 2."""
-    blocks = tl.cdiv(n, BLOCK_M)
-    head = (tl.program_id(0) // blocks).to(tl.int64)  # counts through the samples as well
-    # The longest causal rows start first.
-    first = (blocks - 1 - tl.program_id(0) % blocks) * BLOCK_M
+    head, block = head_and_block(n, section, BLOCK_M)  # the head counts through the samples as well
+    first = (
+        tl.cdiv(n, BLOCK_M) - 1 - block
+    ) * BLOCK_M  # block 0 holds the last rows: if causal, the longest
     rows = first + tl.arange(0, BLOCK_M)
     K += head // group * m * D
     V += head // group * m * E
@@ -80,46 +44,39 @@ def forward_kernel(
     maximum = tl.full([BLOCK_M], MINUS_INFINITY, tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     mixed = tl.zeros([BLOCK_M, next_power_of_2(E)], tl.float32)
-    plain, end = split_columns(first, first + BLOCK_M - 1, m, offset, CAUSAL, BLOCK_N)
-    for MASKED in tl.static_range(2):
-        for start in tl.range(plain if MASKED else 0, end if MASKED else plain, BLOCK_N):
-            columns = start + tl.arange(0, BLOCK_N)
-            k = load_rows(K, columns, m, D, MASKED)
-            v = load_rows(V, columns, m, E, MASKED)
-            scores = tl.dot(q, k.T, input_precision=PRECISION)
-            if MASKED:
-                visible = is_visible(rows, columns, n, m, offset, CAUSAL)
-                scores = tl.where(visible, scores, MINUS_INFINITY)
-            # The scale is positive, so it can wait: a multiply-add instead of a product and a sum.
-            new_maximum = tl.maximum(maximum, tl.max(scores, 1) * scale)
-            shift = tl.where(new_maximum == MINUS_INFINITY, 0.0, new_maximum)
-            p = tl.exp2(scores * scale - shift[:, None])
-            rescale = tl.exp2(maximum - shift)
-            total = rescale * total + tl.sum(p, 1)
-            mixed = tl.dot(p.to(v.dtype), v, rescale[:, None] * mixed, input_precision=PRECISION)
-            maximum = new_maximum
+    plain, end = columns_to_read(first, first + BLOCK_M - 1, m, offset, CAUSAL)
+    for start in tl.range(0, end, BLOCK_N):
+        columns = start + tl.arange(0, BLOCK_N)
+        k = load_rows(K, columns, m, D, RAGGED)
+        v = load_rows(V, columns, m, E, RAGGED)
+        scores = tl.dot(q, k.T, input_precision=PRECISION)
+        if (CAUSAL or RAGGED) and (not BRANCH or start + BLOCK_N > plain):
+            scores = hide(scores, rows, columns, m, offset, CAUSAL)
+        # The scale is positive, so it can wait: a multiply-add instead of a product and a sum.
+        new_maximum = tl.maximum(maximum, tl.max(scores, 1) * scale)
+        shift = tl.where(new_maximum == MINUS_INFINITY, 0.0, new_maximum)
+        p = tl.exp2(scores * scale - shift[:, None])
+        rescale = tl.exp2(maximum - shift)
+        total = rescale * total + tl.sum(p, 1)
+        mixed = tl.dot(p.to(v.dtype), v, rescale[:, None] * mixed, input_precision=PRECISION)
+        maximum = new_maximum
     total = tl.where(total == 0.0, 1.0, total)  # nothing seen: output 0 / 1, lse -inf + log2(1)
     store_rows(Out + head * n * E, mixed / total[:, None], rows, n, E)
     tl.store(Lse + head * n + rows, (maximum + tl.log2(total)) / LOG2E, mask=rows < n)
 
 
 @triton.jit
-def load_lse(Lse, rows, n):
-    """Log-sum-exp in powers of 2; an empty row gets 0, because exp2(-inf - 0) is 0."""
-    lse = tl.load(Lse + rows, mask=rows < n, other=0.0) * LOG2E
-    return tl.where(lse == MINUS_INFINITY, 0.0, lse)
-
-
-@triton.jit
 def query_kernel(
-    Q, K, V, Out, Lse, DOut, DLse, Delta, DQ, n, m, group, offset, scale,
-    D: tl.constexpr, E: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    Q, K, V, Out, Lse, DOut, DLse, Shift, Delta, DQ, n, m, group, offset, section, scale,
+    D: tl.constexpr, E: tl.constexpr, CAUSAL: tl.constexpr, RAGGED: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BRANCH: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of one block of queries. On the way it leaves delta for `key_value_kernel`."""
-    blocks = tl.cdiv(n, BLOCK_M)
-    head = (tl.program_id(0) // blocks).to(tl.int64)
-    first = (blocks - 1 - tl.program_id(0) % blocks) * BLOCK_M
+    """Gradient of one block of queries. On the way it leaves shift and delta for `key_value_kernel`.
+
+    The shift is lse in powers of 2, turned once a row; of an empty row it is infinite, as exp2(-inf) is 0.
+    """
+    head, block = head_and_block(n, section, BLOCK_M)
+    first = (tl.cdiv(n, BLOCK_M) - 1 - block) * BLOCK_M
     rows = first + tl.arange(0, BLOCK_M)
     K += head // group * m * D
     V += head // group * m * E
@@ -127,37 +84,36 @@ def query_kernel(
     do = load_rows(DOut + head * n * E, rows, n, E, True)
     o = load_rows(Out + head * n * E, rows, n, E, True)
     delta = tl.sum(do.to(tl.float32) * o.to(tl.float32), 1)
-    delta -= tl.load(DLse + head * n + rows, mask=rows < n, other=0.0)
+    delta -= load_numbers(DLse + head * n, rows, n, True)
     tl.store(Delta + head * n + rows, delta, mask=rows < n)
-    lse = load_lse(Lse + head * n, rows, n)
+    shift = load_numbers(Lse + head * n, rows, n, True) * LOG2E
+    shift = tl.where(shift == MINUS_INFINITY, -MINUS_INFINITY, shift)
+    tl.store(Shift + head * n + rows, shift, mask=rows < n)
     dq = tl.zeros([BLOCK_M, next_power_of_2(D)], tl.float32)
-    plain, end = split_columns(first, first + BLOCK_M - 1, m, offset, CAUSAL, BLOCK_N)
-    for MASKED in tl.static_range(2):
-        for start in tl.range(plain if MASKED else 0, end if MASKED else plain, BLOCK_N):
-            columns = start + tl.arange(0, BLOCK_N)
-            k = load_rows(K, columns, m, D, MASKED)
-            v = load_rows(V, columns, m, E, MASKED)
-            scores = tl.dot(q, k.T, input_precision=PRECISION)
-            if MASKED:
-                visible = is_visible(rows, columns, n, m, offset, CAUSAL)
-                scores = tl.where(visible, scores, MINUS_INFINITY)
-            p = tl.exp2(scores * scale - lse[:, None])
-            dp = tl.dot(do, v.T, input_precision=PRECISION)
-            ds = p * (dp - delta[:, None])
-            dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)
+    plain, end = columns_to_read(first, first + BLOCK_M - 1, m, offset, CAUSAL)
+    for start in tl.range(0, end, BLOCK_N):
+        columns = start + tl.arange(0, BLOCK_N)
+        k = load_rows(K, columns, m, D, RAGGED)
+        v = load_rows(V, columns, m, E, RAGGED)
+        scores = tl.dot(q, k.T, input_precision=PRECISION)
+        if (CAUSAL or RAGGED) and (not BRANCH or start + BLOCK_N > plain):
+            scores = hide(scores, rows, columns, m, offset, CAUSAL)
+        p = tl.exp2(scores * scale - shift[:, None])
+        dp = tl.dot(do, v.T, input_precision=PRECISION)
+        ds = p * (dp - delta[:, None])
+        dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)
     store_rows(DQ + head * n * D, dq * (scale / LOG2E), rows, n, D)
 
 
 @triton.jit
 def key_value_kernel(
-    Q, K, V, Lse, DOut, Delta, DK, DV, n, m, group, offset, scale,
-    D: tl.constexpr, E: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr, RAGGED: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    Q, K, V, Shift, DOut, Delta, DK, DV, n, m, group, offset, section, scale,
+    D: tl.constexpr, E: tl.constexpr, CAUSAL: tl.constexpr, RAGGED: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BRANCH: tl.constexpr,
 ):  # fmt: skip
     """Gradients of one block of keys and values, summed over the query heads that read them."""
-    blocks = tl.cdiv(m, BLOCK_N)
-    key_head = (tl.program_id(0) // blocks).to(tl.int64)
-    first = tl.program_id(0) % blocks * BLOCK_N
+    key_head, block = head_and_block(m, section, BLOCK_N)  # if causal, the first keys are read most
+    first = block * BLOCK_N
     columns = first + tl.arange(0, BLOCK_N)
     k = load_rows(K + key_head * m * D, columns, m, D, True)
     v = load_rows(V + key_head * m * E, columns, m, E, True)
@@ -168,28 +124,25 @@ def key_value_kernel(
     begin, plain = 0, 0
     if CAUSAL:
         begin = tl.maximum(first - offset, 0) // BLOCK_M * BLOCK_M
-        plain = tl.cdiv(tl.maximum(first + BLOCK_N - 1 - offset, 0), BLOCK_M) * BLOCK_M
+        plain = tl.maximum(first + BLOCK_N - 1 - offset, 0)
     for member in tl.range(0, group):
         head = key_head * group + member
-        for MASKED in tl.static_range(1 + CAUSAL):
-            for start in tl.range(
-                begin if MASKED else plain, tl.minimum(plain, n) if MASKED else n, BLOCK_M
-            ):
-                rows = start + tl.arange(0, BLOCK_M)
-                q = load_rows(Q + head * n * D, rows, n, D, RAGGED)
-                do = load_rows(DOut + head * n * E, rows, n, E, RAGGED)
-                lse = load_lse(Lse + head * n, rows, n)
-                delta = tl.load(Delta + head * n + rows, mask=rows < n, other=0.0)
-                # Transposed, so that p^T and ds^T are ready for the products that follow.
-                scores = tl.dot(k, q.T, input_precision=PRECISION)
-                if MASKED:
-                    visible = columns[:, None] <= rows[None, :] + offset
-                    scores = tl.where(visible, scores, MINUS_INFINITY)
-                p = tl.exp2(scores * scale - lse[None, :])
-                dv = tl.dot(p.to(do.dtype), do, dv, input_precision=PRECISION)
-                dp = tl.dot(v, do.T, input_precision=PRECISION)
-                ds = p * (dp - delta[None, :])
-                dk = tl.dot(ds.to(q.dtype), q, dk, input_precision=PRECISION)
+        for start in tl.range(begin, n, BLOCK_M):
+            rows = start + tl.arange(0, BLOCK_M)
+            q = load_rows(Q + head * n * D, rows, n, D, RAGGED)
+            do = load_rows(DOut + head * n * E, rows, n, E, RAGGED)
+            shift = load_numbers(Shift + head * n, rows, n, RAGGED)
+            # Transposed, so that p^T and ds^T are ready for the products that follow.
+            scores = tl.dot(k, q.T, input_precision=PRECISION)
+            if CAUSAL and (not BRANCH or start < plain):
+                visible = columns[:, None] <= rows[None, :] + offset
+                scores = tl.where(visible, scores, MINUS_INFINITY)
+            p = tl.exp2(scores * scale - shift[None, :])
+            dv = tl.dot(p.to(do.dtype), do, dv, input_precision=PRECISION)
+            dp = tl.dot(v, do.T, input_precision=PRECISION)
+            delta = load_numbers(Delta + head * n, rows, n, RAGGED)
+            ds = p * (dp - delta[None, :])
+            dk = tl.dot(ds.to(q.dtype), q, dk, input_precision=PRECISION)
     store_rows(DK + key_head * m * D, dk * (scale / LOG2E), columns, m, D)
     store_rows(DV + key_head * m * E, dv, columns, m, E)
 
@@ -220,11 +173,13 @@ def forward(
     output = query.new_empty(b, h, n, e)
     lse = query.new_empty(b, h, n, dtype=torch.float32)
     tile = tile or tiles_for(query, value, is_causal)[0]
+    section = heads_at_a_time(key, value, is_causal) * (h // g)
     with torch.cuda.device_of(query):
         forward_kernel[(triton.cdiv(n, tile.rows) * b * h,)](
-            query, key, value, output, lse, n, m, h // g, offset, scale * LOG2E.value,
-            D=d, E=e, CAUSAL=is_causal, PRECISION=precision(),
-            BLOCK_M=tile.rows, BLOCK_N=tile.columns, num_warps=tile.warps, num_stages=tile.stages,
+            query, key, value, output, lse, n, m, h // g, offset, section, scale * LOG2E.value,
+            D=d, E=e, CAUSAL=is_causal, RAGGED=m % tile.columns > 0, PRECISION=precision(),
+            BLOCK_M=tile.rows, BLOCK_N=tile.columns, BRANCH=generation(query) == "hopper",
+            num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
     return output, lse
 
@@ -255,18 +210,26 @@ def backward(
     query, key, value, do, dlse = (x.contiguous() for x in inputs)
     (b, h, n, d), (g, m, e) = query.shape, value.shape[1:]
     dq, dk, dv = (torch.empty_like(x) for x in (query, key, value))
-    delta = torch.empty_like(lse)
+    shift, delta = torch.empty_like(lse), torch.empty_like(lse)
     rows, columns = tiles or tiles_for(query, value, is_causal)[1:]
-    sizes = (n, m, h // g, offset, scale * LOG2E.value)
-    fixed = {"D": d, "E": e, "CAUSAL": is_causal, "PRECISION": precision()}
+    sizes = (n, m, h // g, offset)
+    fixed = {
+        "D": d,
+        "E": e,
+        "CAUSAL": is_causal,
+        "PRECISION": precision(),
+        "BRANCH": generation(query) == "hopper",
+    }
     with torch.cuda.device_of(query):
+        section = heads_at_a_time(key, value, is_causal) * (h // g)
         query_kernel[(triton.cdiv(n, rows.rows) * b * h,)](
-            query, key, value, output, lse, do, dlse, delta, dq, *sizes,
-            **fixed, BLOCK_M=rows.rows, BLOCK_N=rows.columns,
+            query, key, value, output, lse, do, dlse, shift, delta, dq, *sizes, section, scale * LOG2E.value,
+            **fixed, RAGGED=m % rows.columns > 0, BLOCK_M=rows.rows, BLOCK_N=rows.columns,
             num_warps=rows.warps, num_stages=rows.stages,
         )  # fmt: skip
+        section = max(1, heads_at_a_time(query, do, is_causal) // (h // g))
         key_value_kernel[(triton.cdiv(m, columns.columns) * b * g,)](
-            query, key, value, lse, do, delta, dk, dv, *sizes,
+            query, key, value, shift, do, delta, dk, dv, *sizes, section, scale * LOG2E.value,
             **fixed, RAGGED=n % columns.rows > 0, BLOCK_M=columns.rows, BLOCK_N=columns.columns,
             num_warps=columns.warps, num_stages=columns.stages,
         )  # fmt: skip
