@@ -168,7 +168,6 @@ def subgroup() -> float | str:
 def worker(rank: int, world: int, folder: str) -> None:
     """All of the above; rank 0 writes what every process found."""
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)  # fresh memory is NaN: a block that never came is seen
     store, patience = f"file://{folder}/store{world}", timedelta(seconds=15)
     dist.init_process_group("gloo", store, patience, world, rank)
     found = {"refusals": refusals(), "subgroup": subgroup()} if world == 3 else {}
@@ -190,6 +189,8 @@ WRONG = {
 
 def launch(folder: str) -> None:
     """Run everything that needs processes."""
+    # Fresh memory is NaN: a block that never came is seen. Set here it imports much once, not in each process.
+    torch.use_deterministic_algorithms(True)
     for world in WORLDS:
         mp.start_processes(worker, (world, folder), world, start_method="fork")
     ends = {}
