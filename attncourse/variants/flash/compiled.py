@@ -55,7 +55,7 @@ class Code(NamedTuple):
     shared: int
     warps: int
     instructions: list[tuple[int, str]]
-    compiled: object
+    compiled: object = None
 
     @property
     def counts(self) -> Counter:
