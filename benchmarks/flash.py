@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from results import write_table
 from timing import best_seconds
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
 
 from attncourse import scaled_dot_product_attention
+from attncourse.lab.memory import peak_bytes
 from attncourse.variants.flash import flash_attention
 
 LENGTHS = (512, 1024, 2048, 4096)
@@ -47,18 +47,6 @@ def passes(method, length: int, is_causal: bool):
         return torch.autograd.grad(method(*learning, is_causal).sum(), learning)
 
     return forward, both
-
-
-def peak_bytes(function) -> int:
-    """The most memory that a call holds at any time, beyond what was there before it."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        kept = function()  # noqa: F841 (the result counts as long as the call runs)
-    events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
-    held = peak = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        peak = max(peak, held)
-    return peak
 
 
 def growth(lengths, values) -> float:
