@@ -72,6 +72,7 @@ def ring_attention(
     Reduces to: `attncourse.variants.flash.flash_attention` with one process.
     Source: liu2023; brandon2023 for the uneven work and an even split; grattafiori2024, section 3.3.2, for the
         pieces of zigzag; dao2023 for the work on each block.
+    Chapter: 12_ring.
     """
     scale = 1 / math.sqrt(query.size(-1)) if scale is None else float(scale)
     ring = Ring(group, Counter() if counts is None else counts)

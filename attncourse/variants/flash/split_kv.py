@@ -39,6 +39,7 @@ def split_kv_attention(
         piece waits for another; here they run one after the other, on a GPU they would run side by side.
     Reduces to: `attncourse.variants.flash.flash_attention` with one piece and offset m - n.
     Source: flashdecoding2023.
+    Chapter: 12_ring.
     """
     n, m = query.size(-2), key.size(-2)
     if pieces < 1:
