@@ -47,12 +47,12 @@ DEVICE = "cuda"
 def found() -> tuple[str, str]:
     """Which of three machines this is, "none", "older" or "ampere", and a sentence about it."""
     if not (torch.cuda.is_available() and torch.version.cuda):
-        return "none", "No NVIDIA GPU here: everything runs except what measures speed."
+        return "none", "No NVIDIA GPU here:\neverything runs except what measures speed."
     name, capability = torch.cuda.get_device_name(), torch.cuda.get_device_capability()
     this = f"{name}, compute capability {capability[0]}.{capability[1]}"
     if capability < (8, 0):
-        return "older", f"{this}: the kernels need 8.0 (Ampere), so `tiled` and PyTorch are timed."
-    return "ampere", f"{this}: everything runs and is timed."
+        return "older", f"{this}:\nthe kernels need 8.0, so tiled and PyTorch are timed."
+    return "ampere", f"{this}:\neverything runs and is timed."
 
 
 def race(contenders: dict[str, Callable[[], object]], repeats: int = 20) -> dict[str, str]:

@@ -1,16 +1,21 @@
-"""The chapter on graphics cards: its pictures, the code that it quotes, and what was measured on one."""
+"""The chapter on graphics cards: its pictures, the code that it quotes, and its cells that need a card."""
 
 import json
 import re
 
 import pytest
+import torch
+from support.form import tags
+from support.notebooks import ROOT, cells
 
+from attncourse.lab import cards
 from attncourse.show import diagrams
+from attncourse.show.figure import Figure
 from attncourse.show.listing import Passages, passage
-from attncourse.show.measured import Measured
+from attncourse.show.measured import Measured, charts
 
 KINDS = {(0, 0): "masked", (1, 0): "plain", (1, 1): "masked"}
-TURN = ["tensor core", "wait", "exponential", "float", "exponential", "load ahead"]
+TURN = "pweoel"
 FIGURES = {
     "levels": lambda: diagrams.memory_levels([("big", "2 GB"), ("small", "1 KiB")], ["3", ""], "cores"),
     "roof": lambda: diagrams.roofline({"A": (100, 1), "B": (10, 1)}, {"x": 50.0, "y": 400.0}, on="A"),
@@ -75,5 +80,62 @@ def test_what_was_not_measured_is_said_to_be(tmp_path):
     (tmp_path / "flash_cpu.json").write_text(json.dumps({"rows": []}))
     (tmp_path / "flash_a100.json").write_text(json.dumps({"tables": {"ladder": table}}))
     text = Measured(questions, tmp_path)._repr_markdown_()
-    assert "**What helps?**\n\n*Steps*\n\n| step | ms |\n| --- | --- |\n| tiles | – |" in text
+    assert "**What helps?** \n\n*Steps*\n\n| step | ms |\n| --- | --- |\n| tiles | – |" in text
     assert text.endswith("**What costs?** not measured yet")
+
+
+def test_what_was_measured_becomes_curves_and_bars(tmp_path):
+    questions = {"ladder": "What helps?", "speed_by_length": "From where on?"}
+    ladder = {
+        "caption": "Steps",
+        "columns": ["step", "64"],
+        "rows": [["tiles", 3.0], ["more", None]],
+        "note": "",
+    }
+    speed = {
+        "caption": "Speed",
+        "columns": ["length", "A"],
+        "rows": [[512, 1.0], [1024, None]],
+        "note": "",
+    }
+    assert isinstance(charts(questions, tmp_path), Measured)
+    tables = {"tables": {"ladder": ladder, "speed_by_length": speed}}
+    (tmp_path / "flash_a100.json").write_text(json.dumps(tables))
+    figure = charts(questions, tmp_path)
+    assert isinstance(figure, Figure)
+    bars, curves = figure.canvas.axes
+    assert [bar.get_width() for bar in bars.patches] == [3.0, 0.0]
+    assert curves.lines[0].get_xdata().tolist() == [512, 1024]
+    assert "Steps: 2 rows" in figure.alt
+
+
+def test_on_a_t4_torch_and_tiled_run_and_the_kernels_say_why_they_do_not(monkeypatch, capsys):
+    """The cells for a card, on a CPU that is made to look like a T4."""
+    event = type("Event", (), {"record": lambda _: None, "elapsed_time": lambda *_: 1.0})
+    for name, answer in {
+        "is_available": True,
+        "get_device_name": "Tesla T4",
+        "get_device_capability": (7, 5),
+        "memory_allocated": 0,
+        "max_memory_allocated": 0,
+        "reset_peak_memory_stats": None,
+        "synchronize": None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, _answer=answer: _answer)
+    monkeypatch.setattr(torch.cuda, "Event", lambda **_: event())
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
+    monkeypatch.setattr(cards, "DEVICE", "cpu")
+    monkeypatch.delenv("TRITON_INTERPRET")
+    page = cells(ROOT / "chapters" / "11_flash_gpu.ipynb", "code")
+    (imports,) = (x for x in page if "sdpa_kernel\n" in x.source)
+    (start,) = (x for x in page if "cards.found()\n" in x.source)
+    names = {}
+    for cell in (imports, start, *(x for x in page if "gpu" in tags(x))):
+        exec(cell.source.replace("(1024, 4096)", "(16, 32)").replace("512", "32"), names)
+    said = capsys.readouterr().out
+    assert said.startswith("Tesla T4, compute capability 7.5")
+    for name in ("MATH", "tiled"):
+        assert len(re.findall(rf"  {name} +1\.00 ms", said)) == 2, said
+    assert said.count("cannot run: backend='triton' needs an Ampere card") == 2, said
+    assert said.endswith("backend=None takes 'tiled'\n")

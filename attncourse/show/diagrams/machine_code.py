@@ -5,20 +5,15 @@ from matplotlib.figure import Figure as Canvas
 
 from attncourse.show.figure import STYLE, Figure
 
-# Lanes of the picture, and the kinds of instruction that stand in them.
-LANES = {
-    "product": "tensor core",
-    "exponential": "exponential",
-    "load": "load ahead",
-    "wait": "wait",
-}
+# Lanes of the picture, and the letter of the instructions that stand in each.
+LANES = {"product": "p", "exponential": "e", "load": "l", "wait": "w"}
 
 
-def code_strips(loops: dict[str, list[str]], caption: str = "") -> Figure:
+def code_strips(loops: dict[str, str], caption: str = "") -> Figure:
     """One turn of each loop from its first instruction to its last; a line for each instruction of a kind.
 
     Args:
-        loops: name: the kind of each instruction, in order; kinds that have no lane leave a gap. Up to three.
+        loops: name: a letter for each instruction, in order; one that has no lane leaves a gap. Up to three.
     """
     with mpl.rc_context(STYLE):
         canvas = Canvas(figsize=(5.4, 1.75 * len(loops) + 0.3), layout="constrained")
