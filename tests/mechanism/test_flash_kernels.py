@@ -48,7 +48,7 @@ class Shape(NamedTuple):
 
 # The interpreter is slow: as few heads and tiles as show a border, three turns or two of each loop.
 SHAPES = {
-    "whole tiles": Shape(1, 2, 2, 64, 64, 32, 32),
+    "whole tiles, grouped": Shape(1, 2, 1, 64, 64, 32, 32),
     "ragged, unequal, wider values": Shape(2, 3, 3, 35, 51, 16, 24),
     "causal, whole tiles": Shape(1, 1, 1, 64, 64, 16, 16, True),
     "causal, ragged, grouped": Shape(2, 4, 2, 37, 35, 24, 40, True),

@@ -54,7 +54,7 @@ def forward_kernel(
         v = values.load([key_head, start, 0]).reshape([BLOCK_N, next_power_of_2(E)])
         scores = tl.dot(q, k.T)
         columns = start + tl.arange(0, BLOCK_N)
-        # Always when specialized, because of a branch in the loop the compiler would not specialize.
+        # Always, if specialized: the compiler does not specialize warps in a loop with a branch.
         if (CAUSAL or RAGGED) and (SPECIALIZE or start + BLOCK_N > plain):
             scores = hide(scores, rows, columns, m, offset, CAUSAL)
         new_maximum = tl.maximum(maximum, tl.max(scores, 1) * scale)

@@ -1,9 +1,12 @@
 """`tiled` in Triton: the same loops, with one program of the GPU for each block of rows, or of columns.
 
 What differs from `tiled` is what a GPU asks for. A tile lives in registers and shared memory. Powers of 2
-replace powers of e, because the card has an instruction for them. A mask is computed only where it can
-hide something: on the diagonal and at the ragged edge. The environment variable TRITON_INTERPRET=1, set
-before Triton is imported, runs everything on the CPU, slowly.
+replace powers of e, because the card has an instruction for them. Columns are compared with a bound only
+where one can be hidden: on the diagonal and at the ragged edge. That asks for a jump in the loop (BRANCH),
+which Hopper takes well. For Ampere, a jump between two products keeps the compiler from seeing that the
+second needs the first, and it spends registers and copies on that; comparing in every turn is cheaper there.
+
+The environment variable TRITON_INTERPRET=1, set before Triton is imported, runs everything on the CPU, slowly.
 """
 
 import torch
@@ -34,9 +37,8 @@ def forward_kernel(
 ):  # fmt: skip
     """Output and log-sum-exp of one block of rows of one query head. Scores count in powers of 2."""
     head, block = head_and_block(n, section, BLOCK_M)  # the head counts through the samples as well
-    first = (
-        tl.cdiv(n, BLOCK_M) - 1 - block
-    ) * BLOCK_M  # block 0 holds the last rows: if causal, the longest
+    # Block 0 holds the last rows: if causal, those that read most.
+    first = (tl.cdiv(n, BLOCK_M) - 1 - block) * BLOCK_M
     rows = first + tl.arange(0, BLOCK_M)
     K += head // group * m * D
     V += head // group * m * E
@@ -213,13 +215,8 @@ def backward(
     shift, delta = torch.empty_like(lse), torch.empty_like(lse)
     rows, columns = tiles or tiles_for(query, value, is_causal)[1:]
     sizes = (n, m, h // g, offset)
-    fixed = {
-        "D": d,
-        "E": e,
-        "CAUSAL": is_causal,
-        "PRECISION": precision(),
-        "BRANCH": generation(query) == "hopper",
-    }
+    fixed = {"D": d, "E": e, "CAUSAL": is_causal, "PRECISION": precision()}
+    fixed["BRANCH"] = generation(query) == "hopper"
     with torch.cuda.device_of(query):
         section = heads_at_a_time(key, value, is_causal) * (h // g)
         query_kernel[(triton.cdiv(n, rows.rows) * b * h,)](
