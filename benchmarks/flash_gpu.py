@@ -31,7 +31,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (1, 0)]
 
 from gpu import card, check, ladder, lengths, machine_code, roofline, speed, sweep  # noqa: E402
 from gpu.apart import OutOfTime, apart, in_short, stripes  # noqa: E402
-from gpu.candidates import FLEX, FUSED, NAMES, OURS, THEIRS, lacks  # noqa: E402
+from gpu.candidates import FLEX, NAMES, OURS, THEIRS, lacks  # noqa: E402
 from gpu.report import Report, place  # noqa: E402
 
 PARTS = ("check", "speed", "ladder", "lengths", "roofline", "tiles", "code")
@@ -76,7 +76,8 @@ class Run:
         """Each candidate in processes of its own: it is compiling that takes time, and that can be shared."""
         for name in names:
             shapes = check.QUICK if self.options.quick else check.SHAPES
-            todo = self.lacking(check, check.entries([name], shapes, check.DTYPES))
+            dtypes = [x for x in check.DTYPES if x != "bfloat16" or card.has_bfloat16()]
+            todo = self.lacking(check, check.entries([name], shapes, dtypes))
             self.collect(f"{name}: correctness", check.job, *stripes(todo, WORKERS))
 
     def trusted(self, names: list[str]) -> list[str]:
@@ -101,22 +102,17 @@ class Run:
     def ladder(self, names: list[str]) -> None:
         """PyTorch and Triton share a process; the other kernels have one each."""
         todo = self.lacking(ladder, ladder.entries(names))
-        alone = ("descriptors", "hopper", "gluon")
-        for name in ("", *alone):
-            mine = [
-                e
-                for e in todo
-                if (ladder.needs(e[1]) if ladder.needs(e[1]) in alone else "") == name
-            ]
-            self.collect(f"ladder: {name or 'PyTorch and Triton'}", ladder.job, mine)
+        kernels = lambda entry: ladder.needs(entry[1])  # noqa: E731
+        for group in (("", "tiled", "triton"), ("descriptors",), ("hopper",), ("gluon",)):
+            mine = [entry for entry in todo if kernels(entry) in group]
+            self.collect(f"ladder: {group[-1]}", ladder.job, mine)
 
     def lengths(self, names: list[str]) -> None:
+        """Ours have a process each."""
         sizes = lengths.QUICK if self.options.quick else lengths.LENGTHS
-        for group in (
-            [lengths.PLAIN, *(x for x in FUSED if x in names)],
-            *([x] for x in lengths.NAMES[1:3]),
-        ):
-            todo = lengths.entries([x for x in group if x == lengths.PLAIN or x in names], sizes)
+        theirs = [lengths.PLAIN, *(x for x in THEIRS if x in lengths.NAMES)]
+        for group in (theirs, ["tiled"], ["triton"]):
+            todo = lengths.entries([x for x in group if x in (lengths.PLAIN, *names)], sizes)
             self.collect(f"lengths: {', '.join(group)}", lengths.job, self.lacking(lengths, todo))
 
     def roofline(self, names: list[str]) -> None:
@@ -129,9 +125,7 @@ class Run:
         for name in (x for x in names if x in sweep.KERNELS):
             todo = self.lacking(sweep, sweep.entries([name]))
             if self.options.quick:
-                todo = [
-                    trial for trial in todo if trial.tile == sweep.in_use(trial.kernel, *trial[2:])
-                ]
+                todo = [x for x in todo if x.tile == sweep.in_use(x.kernel, *x[2:])]
             ready = lambda trial: ("ready", trial, None)  # noqa: E731
             hands = stripes(self.report.lacking(todo, ready), WORKERS)
             self.collect(f"tiles: {name}, compiling", sweep.compiled, *hands)
@@ -142,14 +136,22 @@ class Run:
         self.collect("code", machine_code.job, todo)
 
 
+def lack_of(name: str) -> str:
+    """What a candidate lacks on this card, in words."""
+    if name in OURS:
+        return lacks(name, 64, 64, card.narrow())
+    old = name == FLEX and card.capability() < (8, 0)
+    return "Triton's kernels, and those an Ampere card or newer" if old else ""
+
+
 def with_card(run: Run) -> None:
     """All parts that were asked for, of all candidates that can run on this card."""
     names = []
     for name in run.options.backends:
-        lack = lacks(name, 64, 64, card.narrow()) if name in OURS else ""
-        names += [] if lack else [name]
-        if lack:
+        if lack := lack_of(name):
             run.report.leave_out(name, f"needs {lack}")
+        else:
+            names.append(name)
     ours = [name for name in names if name in OURS]
     run.check(ours)
     names = run.trusted(names)

@@ -29,9 +29,14 @@ def capability() -> tuple[int, int]:
     return torch.cuda.get_device_capability() if is_here() else (0, 0)
 
 
+def has_bfloat16() -> bool:
+    """Before Ampere there is none."""
+    return capability() >= (8, 0)
+
+
 def narrow() -> torch.dtype:
-    """Numbers of two bytes that this card multiplies fast: there is no bfloat16 before Ampere."""
-    return torch.bfloat16 if capability() >= (8, 0) else torch.float16
+    """Numbers of two bytes that this card multiplies fast."""
+    return torch.bfloat16 if has_bfloat16() else torch.float16
 
 
 def about() -> dict[str, str]:

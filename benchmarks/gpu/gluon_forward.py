@@ -3,6 +3,8 @@
 One warp only loads. Groups of four warps compute, each 64 rows of queries: a group starts the scores of the next tile
 and, while the tensor cores are at that and at the mix of the last one, takes exponentials. Barriers in shared memory
 say "this tile has arrived" and "this tile may be overwritten". `gpu.gluon_cpu` runs the same source on a CPU.
+
+It competes in the benchmark. Into the package it comes when a file in benchmarks/results shows that it wins.
 """
 
 import math

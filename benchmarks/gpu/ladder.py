@@ -19,19 +19,15 @@ from gpu.jobs import each
 
 LENGTH = 8192
 SETTINGS = tuple(product((64, 128), (False, True)))  # (head_dim, is_causal)
-SMALL_TILE = Tile(64, 64, 4, 1)
-# {rung: what it adds}; tiles are those of the package where `SMALL_TILE` is not named.
+# {rung: what it does not do yet}
 TRITON = {
-    "tiles of 64 x 64": {"tile": SMALL_TILE, "powers_of_2": False, "mask_less": False},
-    "+ loads ahead": {
-        "tile": SMALL_TILE._replace(stages=2),
-        "powers_of_2": False,
-        "mask_less": False,
-    },
-    "+ powers of 2": {"tile": SMALL_TILE._replace(stages=2), "mask_less": False},
-    "+ mask on the diagonal only": {"tile": SMALL_TILE._replace(stages=2)},
-    "+ larger tiles": {},
+    "tiles of 64 x 64": ("larger tiles", "mask_less", "powers_of_2", "loads_ahead"),
+    "+ loads ahead": ("larger tiles", "mask_less", "powers_of_2"),
+    "+ powers of 2": ("larger tiles", "mask_less"),
+    "+ mask on the diagonal only": ("larger tiles",),
+    "+ larger tiles": (),
 }
+SMALL_TILE = {"tile": Tile(64, 64, 4, 1)}
 HOPPER = ("+ descriptors", "+ specialized warps")
 GLUON = {
     "Gluon: + softmax under products": {"persistent": False},
@@ -74,7 +70,9 @@ def climb(rung: str, is_causal: bool):
     if rung == RUNGS[0]:
         return partial(five_steps, is_causal=is_causal)
     if rung in TRITON:
-        return partial(kernel(), is_causal=is_causal, **TRITON[rung])
+        lacking = [flag for flag in TRITON[rung] if flag != "larger tiles"]
+        options = SMALL_TILE if len(lacking) < len(TRITON[rung]) else {}
+        return partial(kernel(), is_causal=is_causal, **options, **dict.fromkeys(lacking, False))
     if rung not in GLUON:
         return lambda *qkv: with_lse(needs(rung), *qkv, is_causal=is_causal)[0]
 

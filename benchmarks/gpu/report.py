@@ -37,7 +37,10 @@ class Report:
         self.cells, self.problems, self.left_out = {}, [], {}
         if path and path.exists():
             kept = json.loads(path.read_text(encoding="utf-8"))
-            if all(kept.get(name) == machine.get(name) for name in SAME):
+            changed = [name for name in SAME if kept.get(name) != machine.get(name)]
+            if changed:
+                print(f"{path} was measured with other {', '.join(changed)}: it is begun anew")
+            else:
                 self.cells = {frozen(key): frozen(value) for *key, value in kept["cells"]}
                 print(f"Goes on with {len(self.cells)} results in {path}")
 

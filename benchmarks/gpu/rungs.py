@@ -72,6 +72,7 @@ def forward(
     value: Tensor,
     is_causal: bool = False,
     tile: Tile | None = None,
+    loads_ahead: bool = True,
     powers_of_2: bool = True,
     mask_less: bool = True,
     exponentials: bool = True,
@@ -84,12 +85,14 @@ def forward(
         query, key, value: (b, h, n, d), (b, h, m, d), (b, h, m, d), contiguous; d a power of 2, lengths
             multiples of the tile, n = m if causal.
         tile: `None` takes the one of the package.
+        loads_ahead: as many tiles at a time as the package has under way, instead of one.
         powers_of_2: exp2 instead of exp.
         mask_less: causal masks only where the diagonal passes.
         exponentials, softmax, mix: the work that is done.
     """
     (b, h, n, d), m = query.shape, key.size(2)
-    tile = tile or tiles_for(query, value, is_causal)[0]
+    usual = tiles_for(query, value, is_causal)[0]
+    tile = (tile or usual)._replace(stages=usual.stages if loads_ahead else 1)
     assert n % tile.rows == 0 and m % tile.columns == 0 and (n == m or not is_causal)  # noqa: PT018
     output = torch.empty_like(query)
     kernel[(n // tile.rows * b * h,)](

@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -73,12 +74,8 @@ def played(monkeypatch, tmp_path):
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
     # The script believes in a card; its parts find none and use the CPU.
-    seen = type(
-        "Card",
-        (),
-        {"is_here": staticmethod(lambda: True), "about": card.about, "narrow": card.narrow},
-    )
-    monkeypatch.setattr(flash_gpu, "card", seen)
+    here = {"is_here": lambda: True, "capability": lambda: (9, 0), "has_bfloat16": lambda: True}
+    monkeypatch.setattr(flash_gpu, "card", SimpleNamespace(**vars(card) | here))
     return run
 
 
@@ -140,11 +137,17 @@ def test_a_part_that_raises_loses_nothing_else(played, monkeypatch):
 
 def test_on_a_card_before_ampere_torch_and_tiled_are_measured(played, monkeypatch):
     """Colab's T4: what the kernels lack is said, `tiled` takes Triton's place, and nothing is a failure."""
-    old = lambda name, *_: "" if name == "tiled" else "compute capability 8.0; this is 7.5"  # noqa: E731
-    monkeypatch.setattr(flash_gpu, "lacks", old)
-    code, found, _ = played("--part", "speed", "ladder", "lengths", "roofline")
+    lacks = lambda name, *_: "" if name == "tiled" else "compute capability 8.0; this is 7.5"  # noqa: E731
+    monkeypatch.setattr(flash_gpu, "lacks", lacks)
+    monkeypatch.setattr(flash_gpu.card, "capability", lambda: (7, 5))
+    monkeypatch.setattr(flash_gpu.card, "has_bfloat16", lambda: False)
+    monkeypatch.setattr(check, "DTYPES", ("float16", "bfloat16"))
+    code, found, begun = played("--part", "speed", "ladder", "lengths", "roofline")
     assert (code, found["failures"]) == (0, [])
     assert "needs compute capability 8.0" in found["left_out"]["triton"]
+    assert "flex_attention" in found["left_out"]
+    assert [row[1:] for row in found["tables"]["correctness"]["rows"]] == [[None, 0.43, None]]
+    assert begun[0] == ["tiled"]
     columns = found["tables"]["forward"]["columns"]
     assert columns[:3] == ["case", "tiled", "FLASH_ATTENTION"]
     rungs = [row[0] for row in found["tables"]["ladder"]["rows"]]
