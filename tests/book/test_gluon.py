@@ -1,7 +1,10 @@
 """The Gluon kernel on a model of the card: its numbers, its barriers, and slips that must be noticed."""
 
+import ast
 import importlib
 import math
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,7 +19,7 @@ SOURCE = (ROOT / "benchmarks/gpu/gluon_forward.py").read_text(encoding="utf-8")
 
 def depends(item):
     """Nothing else decides whether these tests pass."""
-    return [ROOT / "benchmarks" / "gpu"]
+    return [ROOT / "benchmarks" / "gpu", ROOT / "attncourse" / "variants" / "flash"]
 
 
 # b, h, g, n, m, d, e, causal, offset; then groups, turns, persistent, stages, programs.
@@ -127,3 +130,16 @@ def play_often(module, case, times: int = 3):
     """A slip in a wait may be lucky once."""
     for _ in range(times):
         play(module, case)
+
+
+def test_the_compiler_hides_every_exponential_under_a_product_and_spills_nothing():
+    """In a process that compiles kernels instead of interpreting them."""
+    code = "from gpu import machine_code; print(dict(machine_code.job([('gluon', 128, True)])))"
+    env = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'benchmarks'}", "TRITON_INTERPRET": "0"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = {key[2]: value for key, value in ast.literal_eval(done.stdout).items()}
+    assert found["of them hidden"] == found["exponentials a turn"] == 66
+    assert found["spills in the loop"] == 0
+    assert found["registers of a thread"] == 168
+    assert found["instructions a turn"] < 700
