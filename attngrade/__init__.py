@@ -6,7 +6,7 @@ The code of a submission never runs here. It runs in the worker of `attngrade.fa
 from dataclasses import dataclass
 from pathlib import Path
 
-from attncourse.grading.exercise import Verdict
+from attncourse.grading.verdict import Verdict
 
 
 @dataclass(frozen=True)

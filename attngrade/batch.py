@@ -121,6 +121,7 @@ def _grade(options: argparse.Namespace) -> int:
 
 def _summary(table, out: Path) -> list[str]:
     run, students = table.run, len(table.rows)
+    missing = [verdict for e in table.exercises if (verdict := e.left_out())]
     mean = sum(row.points for row in table.rows) / students
     weak = [f"{name}: {state}" for name, state in run.protections if state != "in force"]
     strong = [name for name, state in run.protections if state == "in force"]
@@ -128,6 +129,7 @@ def _summary(table, out: Path) -> list[str]:
     return [
         f"{students} student{'s' * (students != 1)}, {mean:.1f} of {table.out_of} points on average.",
         f"The table is {out / 'scores.csv'}, the pages start at {out / 'feedback' / 'index.html'}.",
+        *(f"{x.name} is left out: {x.findings[0]}." for x in missing),
         *(f"In force: {name}." for name in strong),
         *(f"Not in force: {name}." for name in weak),
         *run.problems,

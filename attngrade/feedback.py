@@ -18,9 +18,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from attncourse.grading.check import details, most_likely
-from attncourse.grading.exercise import Verdict
 from attncourse.grading.exercises import chapter_of, load
 from attncourse.grading.sanitize import truncate
+from attncourse.grading.verdict import Verdict
 from attngrade.table import Row, Run, Table
 
 HERE = Path(__file__).parent
@@ -137,7 +137,7 @@ def _chapters(row: Row, table: Table) -> list[Chapter]:
         exercises = list(group)
         verdicts = [row.verdicts[e.name] for e in exercises if e.name in row.verdicts]
         points = sum(v.points for v in verdicts)
-        out_of = sum(e.points for e in exercises)
+        out_of = sum(e.out_of for e in exercises)
         chapters.append(Chapter(name, points, out_of, [_card(v) for v in verdicts]))
     return chapters
 

@@ -8,8 +8,8 @@ import hashlib
 import hmac
 from pathlib import Path
 
-from attncourse.grading.exercise import Verdict
 from attncourse.grading.exercises import load, names
+from attncourse.grading.verdict import Verdict
 from attngrade import Graded, Submission
 from attngrade.allow import violations
 from attngrade.far.sandbox import Limits, Sandbox
@@ -69,7 +69,9 @@ class Grader:
             absent = session.without_answer(exercises)
             for exercise in exercises:
                 banned = tuple(violations(submission.cells, exercise))
-                if banned:
+                if verdict := exercise.left_out():
+                    pass
+                elif banned:
                     verdict = Verdict(exercise.name, "not allowed", 0, exercise.points, banned)
                 elif exercise.name in absent:
                     verdict = not_found(exercise)

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from attncourse.grading.exercise import Verdict
 from attncourse.grading.exercises import load
+from attncourse.grading.verdict import Verdict
 from attngrade import Graded
 
 Key = tuple[str, str, str]

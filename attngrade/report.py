@@ -85,7 +85,7 @@ def as_json(table: Table) -> str:
         "seed_mark": run.seed_mark,
         "out_of": table.out_of,
         "exercises": [
-            {"name": e.name, "title": e.title, "points": e.points} for e in table.exercises
+            {"name": e.name, "title": e.title, "points": e.out_of} for e in table.exercises
         ],
         "students": [
             {

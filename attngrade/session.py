@@ -7,7 +7,8 @@ from contextlib import contextmanager, suppress
 
 import torch
 
-from attncourse.grading.exercise import Exercise, Verdict
+from attncourse.grading.exercise import Exercise
+from attncourse.grading.verdict import Verdict
 from attngrade import Cell
 from attngrade.far.calling import Calls
 from attngrade.far.peer import Peer, raised

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from attncourse.grading.exercise import Exercise, Verdict
+from attncourse.grading.exercise import Exercise
 from attncourse.grading.exercises import CHAPTERS, chapter_of, load, names
+from attncourse.grading.verdict import Verdict
 from attngrade import Graded
 
 
@@ -57,7 +58,7 @@ class Table:
 
     @property
     def out_of(self) -> int:
-        return sum(e.points for e in self.exercises)
+        return sum(e.out_of for e in self.exercises)
 
 
 def tabulate(graded: Iterable[Graded], run: Run) -> Table:

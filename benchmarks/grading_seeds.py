@@ -24,8 +24,9 @@ from results import write_table
 
 from attncourse.grading import load, names
 from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Exercise, Mistakes, Verdict
+from attncourse.grading.exercise import Exercise, Mistakes
 from attncourse.grading.exercises import CHAPTERS, chapter_of
+from attncourse.grading.verdict import Verdict
 from attngrade import Cell
 from attngrade.far.sandbox import Sandbox
 from attngrade.session import Session

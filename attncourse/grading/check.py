@@ -7,10 +7,15 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from attncourse.grading.exercise import Verdict
 from attncourse.grading.exercises import CHAPTERS, chapter_of, load, names
+from attncourse.grading.verdict import Verdict
 
-COLOURS = {"passed": "#1a7f37", "failed": "#cf222e", "not attempted": "#8c959f"}
+COLOURS = {
+    "passed": "#1a7f37",
+    "failed": "#cf222e",
+    "not attempted": "#8c959f",
+    "left out": "#8c959f",
+}
 SHOWN_FINDINGS = 3
 
 _verdicts: dict[str, Verdict] = {}
@@ -33,8 +38,9 @@ def check(name: str, answer: Any) -> None:
         answer: your function, number or model.
 
     Raises:
-        CheckFailed: the answer is wrong. An untouched stub only reports "not attempted", except
-            under nbgrader, which gives full points to a cell that raises nothing.
+        CheckFailed: the answer is wrong. An untouched stub only reports "not attempted", and what cannot
+            be judged here "left out", except under nbgrader, which gives full points to a cell that
+            raises nothing.
         KeyError: no exercise has this name.
     """
     verdict = load(name).grade(answer)
@@ -42,9 +48,12 @@ def check(name: str, answer: Any) -> None:
     _show(verdict)
     if verdict.status == "failed":
         raise CheckFailed(f'{name} is not right yet. hint("{name}") helps.')
-    if verdict.status == "not attempted" and os.environ.get("NBGRADER_EXECUTION"):
+    if verdict.status != "passed" and os.environ.get("NBGRADER_EXECUTION"):
         raise CheckFailed(
             f"{name} is not attempted yet. Replace the stub, then run this cell again."
+            if verdict.status == "not attempted"
+            else f"{name} cannot be judged. {verdict.findings[0]}. For the teacher: install it where "
+            "nbgrader runs, or give these points by hand."
         )
 
 
@@ -73,9 +82,9 @@ def status(chapter: str = "") -> None:
     for exercise in rows:
         verdict = _verdicts.get(exercise.name)
         earned += verdict.points if verdict else 0
-        points = f"{verdict.points if verdict else 0} of {exercise.points}"
+        points = f"{verdict.points if verdict else 0} of {exercise.out_of}"
         print(f"{exercise.name:{width}}  {points}  {verdict.status if verdict else 'not checked'}")
-    print(f"{'total':{width}}  {earned} of {sum(e.points for e in rows)}")
+    print(f"{'total':{width}}  {earned} of {sum(e.out_of for e in rows)}")
 
 
 def most_likely(verdict: Verdict) -> str:

@@ -26,6 +26,7 @@ from attncourse.grading.observe import (
     observe_number,
     run,
 )
+from attncourse.grading.verdict import Verdict, left_out
 
 # Added to every seed: an answer that seeds torch with 0 must not draw the inputs of its judge.
 SEEDS = 0x5EED_0000
@@ -84,7 +85,7 @@ def cases_of(judge: Calls, seed: int) -> list[Case]:
 
 @dataclass(frozen=True)
 class Counts(Calls):
-    """`Calls` whose results are whole numbers, of Python, torch or numpy.
+    """`Calls` whose results are whole numbers, of Python, torch or numpy, or several of them.
 
     Args:
         floats: also a float, or any other number, that is whole but for rounding.
@@ -98,6 +99,8 @@ class Counts(Calls):
             yield what, self._count(found) if what.endswith(", output") else found
 
     def _count(self, found: Any) -> Any:
+        if isinstance(found, tuple):
+            return tuple(map(self._count, found))
         if self.floats:
             return run(observe_number, found, 1e-9)
         count = run(index, found)
@@ -179,22 +182,6 @@ class Mistakes(list[Mistake]):
         return register
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What a check found: status is ``passed``, ``failed`` or ``not attempted``."""
-
-    name: str
-    status: str
-    points: int
-    out_of: int
-    findings: tuple[str, ...] = ()
-    diagnosis: str = ""
-
-    @property
-    def headline(self) -> str:
-        return f"{self.name}: {self.status}, {self.points} of {self.out_of} points"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
     """One graded exercise.
@@ -209,6 +196,7 @@ class Exercise:
         mistakes: wrong answers, each with its sentence.
         forbids: ready-made answers, such as ``torch.nn.MultiheadAttention``. The course's own code
             is never allowed.
+        requires: a package; where it is missing, the exercise is left out of the total.
     """
 
     name: str
@@ -224,6 +212,7 @@ class Exercise:
     accepted: dict[str, Any] = field(repr=False)
     mistakes: list[Mistake] = field(repr=False)
     forbids: tuple[str, ...] = ()
+    requires: str = ""
     _diagnoses: dict[int, Diagnosis] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -244,8 +233,19 @@ class Exercise:
         names = [f"`{path.rpartition('.')[2]}`" for path in self.forbids]
         return f" · not allowed: {' and '.join(names)} of torch" if names else ""
 
+    def left_out(self) -> Verdict | None:
+        """The verdict where what it requires is not installed: nothing won, and nothing lost."""
+        return left_out(self.name, self.requires)
+
+    @property
+    def out_of(self) -> int:
+        """The points that can be had here: none where it is left out."""
+        return 0 if self.left_out() else self.points
+
     def grade(self, answer: Any, seed: int = 0) -> Verdict:
         """Judge an answer on the inputs of this seed."""
+        if verdict := self.left_out():
+            return verdict
         seed += SEEDS
         try:
             if answer is None or answer is ...:

@@ -3,8 +3,8 @@
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
-from attncourse.grading.exercise import Verdict
 from attncourse.grading.sanitize import escape_hidden, truncate
+from attncourse.grading.verdict import Verdict
 
 
 def comment(verdict: Verdict) -> str:

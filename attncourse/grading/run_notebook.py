@@ -9,8 +9,8 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
-from attncourse.grading.exercise import Verdict
 from attncourse.grading.exercises import chapter_of, load, names
+from attncourse.grading.verdict import Verdict
 
 CHECK = re.compile(r"""\bcheck\(\s*["'](\w+)["']""")
 MOST_FATAL_CELLS = 10
@@ -70,7 +70,8 @@ def grade_notebook(path: Path, cell_seconds: float = 120) -> Score:
     found = _verdicts(notebook)
     for name in names():
         if chapter_of(name) in chapters:
-            score.verdicts.append(found.get(name) or _unchecked(name, sources))
+            left_out = load(name).left_out()
+            score.verdicts.append(left_out or found.get(name) or _unchecked(name, sources))
     return score
 
 

@@ -37,6 +37,7 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "OMP_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",  # sets print in the same order in every run
+    "TRITON_INTERPRET": "1",  # there is no card; torch imports Triton before a notebook can say so
     # Freed memory goes back to the kernel, and threads reserve none: what is counted is what is used.
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(4 * MIB),

@@ -79,7 +79,7 @@ def test_honest_answers_get_what_they_earn_after_all_that(graders, yard, exercis
     for right in (True, False):
         path = yard.hand_in(honest(exercise, right))
         graded = graders[False].grade("anna", path, yard.submissions)
-        assert graded.points == right * load(exercise).points, graded
+        assert graded.points == right * load(exercise).out_of, graded
 
 
 def test_nothing_is_left_of_it(graders, yard):

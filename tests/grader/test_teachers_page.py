@@ -103,7 +103,7 @@ def test_the_command_leaves_these_files_and_codes(tmp_path, capsys):
 def test_every_status_is_explained():
     used = set()
     course = ROOT / "attncourse" / "grading"
-    for path in (course / "exercise.py", *ROOT.glob("attngrade/*.py")):
+    for path in (course / "exercise.py", course / "verdict.py", *ROOT.glob("attngrade/*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if getattr(getattr(node, "func", None), "id", "") == "Verdict" and node.args:
                 used.add(ast.literal_eval(node.args[1]))

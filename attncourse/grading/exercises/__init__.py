@@ -21,6 +21,8 @@ CHAPTERS = (
     "multi_query",
     "grouped_query",
     "latent",
+    "flash_gpu",
+    "ring",
 )
 
 

@@ -32,6 +32,7 @@ FAMILIES = (
     "memory",
     "input_sniffers",
     "trained",
+    "kernels",
     "notebooks",
 )
 

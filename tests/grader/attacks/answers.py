@@ -36,7 +36,19 @@ class AttentionAsFound(torch.nn.Module):
         return self.out_proj(out)
 """
 
-BEFORE = {"append": (CACHE_AS_FOUND,), "head_dim": (ATTENTION_AS_FOUND,)}
+TRITON = """
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"
+import triton
+import triton.language as tl
+"""
+
+BEFORE = {
+    "append": (CACHE_AS_FOUND,),
+    "head_dim": (ATTENTION_AS_FOUND,),
+    "attention_tile": (TRITON,),
+}
 
 NAMES = {
     "scaled_dot_product_attention": "scaled_dot_product_attention",
@@ -52,6 +64,10 @@ NAMES = {
     "repair_no_softmax": "grouped_attention",
     "absorbed_attention": "absorbed_attention",
     "crossover": "largest_n",
+    "attention_tile": "attention_tile",
+    "repair_edge": "repaired_kernel",
+    "merge_parts": "merge_parts",
+    "zigzag_schedule": "schedule",
 }
 
 RIGHT = {
@@ -164,6 +180,39 @@ def absorbed_attention(query, q_rotary, latent, k_rotary, w_k, w_v):
     return torch.einsum("bhc,hdc->bhd", weights @ latent, w_v), weights
 """,
     "crossover": "largest_n = 81\n",
+    "attention_tile": """
+@triton.jit
+def attention_tile(Q, KV, Out, Lse, n, m, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    keys, features = tl.arange(0, BLOCK_N), tl.arange(0, D)
+    own, at = rows[:, None] * D + features[None, :], keys[:, None] * 2 * D + features[None, :]
+    q = tl.load(Q + own, mask=rows[:, None] < n, other=0.0)
+    k = tl.load(KV + at, mask=keys[:, None] < m, other=0.0)
+    v = tl.load(KV + D + at, mask=keys[:, None] < m, other=0.0)
+    scores = tl.where(keys[None, :] < m, tl.dot(q, tl.trans(k)) * scale, float('-inf'))
+    top = tl.max(scores, 1)
+    p = tl.exp(scores - top[:, None])
+    total = tl.sum(p, 1)
+    tl.store(Out + own, tl.dot(p, v) / total[:, None], mask=rows[:, None] < n)
+    tl.store(Lse + rows, top + tl.log(total), mask=rows < n)
+""",
+    "repair_edge": """
+def repaired_kernel(program, memory, Q, K, V, Out, n, m, d, block_m, block_n):
+    i, e = program * block_m, min((program + 1) * block_m, n)
+    q, k, v = (memory[x + a * d : x + b * d].view(-1, d) for x, a, b in ((Q, i, e), (K, 0, m), (V, 0, m)))
+    memory[Out + i * d : Out + e * d] = (torch.softmax(q @ k.T / d**0.5, -1) @ v).flatten()
+""",
+    "merge_parts": """
+def merge_parts(outputs, lses):
+    weights = torch.softmax(lses, 0).nan_to_num(0.0)
+    return (weights[..., None] * torch.where(weights[..., None] > 0, outputs, 0.0)).sum(0), lses.logsumexp(0)
+""",
+    "zigzag_schedule": """
+def schedule(rank, world):
+    q = torch.tensor([rank, 2 * world - 1 - rank])[:, None]
+    steps = [(rank - s) % world for s in range(world)]
+    return torch.stack([(k < q) * 2 + (k == q) * 1 for s in steps for k in [torch.tensor([[s, 2 * world - 1 - s]])]])
+""",
 }
 
 WRONG = {
@@ -250,6 +299,39 @@ def absorbed_attention(query, q_rotary, latent, k_rotary, w_k, w_v):
     return (weights[:, :, None] @ value)[:, :, 0], weights
 """,
     "crossover": "largest_n = 80\n",
+    "attention_tile": """
+@triton.jit
+def attention_tile(Q, KV, Out, Lse, n, m, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    keys, features = tl.arange(0, BLOCK_N), tl.arange(0, D)
+    own, at = rows[:, None] * D + features[None, :], keys[:, None] * 2 * D + features[None, :]
+    q = tl.load(Q + own, mask=rows[:, None] < n, other=0.0)
+    k = tl.load(KV + at, mask=keys[:, None] < m, other=0.0)
+    v = tl.load(KV + D + at, mask=keys[:, None] < m, other=0.0)
+    scores = tl.dot(q, tl.trans(k)) * scale
+    top = tl.max(scores, 1)
+    p = tl.exp(scores - top[:, None])
+    total = tl.sum(p, 1)
+    tl.store(Out + own, tl.dot(p, v) / total[:, None], mask=rows[:, None] < n)
+    tl.store(Lse + rows, top + tl.log(total), mask=rows < n)
+""",
+    "repair_edge": """
+def repaired_kernel(program, memory, Q, K, V, Out, n, m, d, block_m, block_n):
+    i, e = program * block_m, (program + 1) * block_m
+    q, k, v = (memory[x + a * d : x + b * d].view(-1, d) for x, a, b in ((Q, i, e), (K, 0, m), (V, 0, m)))
+    memory[Out + i * d : Out + e * d] = (torch.softmax(q @ k.T / d**0.5, -1) @ v).flatten()
+""",
+    "merge_parts": """
+def merge_parts(outputs, lses):
+    weights = torch.softmax(lses, 0)
+    return (weights[..., None] * torch.where(weights[..., None] > 0, outputs, 0.0)).sum(0), lses.logsumexp(0)
+""",
+    "zigzag_schedule": """
+def schedule(rank, world):
+    q = torch.tensor([rank, 2 * world - 1 - rank])[:, None]
+    steps = [(rank - s) % world for s in range(world)]
+    return torch.stack([(k < q) * 2 + (k <= q) * 1 for s in steps for k in [torch.tensor([[s, 2 * world - 1 - s]])]])
+""",
 }
 
 # torch's own functions would be right where they are allowed; the next two call whatever they are told to.

@@ -1,0 +1,32 @@
+"""What a check found."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found: status is ``passed``, ``failed``, ``not attempted`` or ``left out``."""
+
+    name: str
+    status: str
+    points: int
+    out_of: int
+    findings: tuple[str, ...] = ()
+    diagnosis: str = ""
+
+    @property
+    def headline(self) -> str:
+        points = f", {self.points} of {self.out_of} points" if self.out_of else ""
+        return f"{self.name}: {self.status}{points}"
+
+
+def left_out(name: str, package: str) -> Verdict | None:
+    """The verdict on an exercise where the package that it requires is missing: nothing won, nothing lost."""
+    if not package or find_spec(package):
+        return None
+    why = (
+        f"{package.capitalize()} is not installed here, so nothing can be judged; "
+        "this exercise does not count in the total"
+    )
+    return Verdict(name, "left out", 0, 0, (why,))
