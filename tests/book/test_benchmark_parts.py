@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.proofs import MECHANISM
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
@@ -14,6 +15,11 @@ candidates, card, ladder, lengths, machine_code, roofline, sweep = (
     for name in ("candidates", "card", "ladder", "lengths", "machine_code", "roofline", "sweep")
 )
 Case = candidates.Case
+
+
+def depends(item):
+    """What decides whether these tests pass."""
+    return [ROOT / "benchmarks", *(ROOT / path for path in MECHANISM)]
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.proofs import MECHANISM
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
@@ -22,6 +23,11 @@ Case = candidates.Case
 MACHINE = dict.fromkeys(("driver", "torch", "triton", "cuda", "python", "code", "date"), "1.0")
 MACHINE |= {"card": "NVIDIA H100 80GB HBM3", "capability": "9.0"}
 TILE = (128, 64, 4, 3)
+
+
+def depends(item):
+    """What decides whether these tests pass."""
+    return [ROOT / "benchmarks", *(ROOT / path for path in MECHANISM)]
 
 
 @pytest.fixture
@@ -116,6 +122,22 @@ def test_a_wrong_backend_is_not_timed_but_the_others_are(played, monkeypatch):
     assert found["failures"][-1] == "triton: not shown to be right"
     _, found, _ = played(*chosen, "--even-if-wrong")
     assert found["tables"]["forward"]["columns"] == ["case", "triton", "FLASH_ATTENTION"]
+
+
+def test_who_dies_while_being_checked_is_not_timed(played, monkeypatch):
+    whole = check.job
+
+    def dies(todo):
+        yield from whole(todo[:1])
+        raise RuntimeError("the process died")
+
+    monkeypatch.setattr(check, "job", dies)
+    monkeypatch.setattr(check, "SHAPES", check.SMALL[:2])
+    monkeypatch.setattr(flash_gpu, "WORKERS", 1)
+    code, found, begun = played("--part", "speed", "--backends", "triton")
+    assert (code, begun) == (1, [["triton"]])
+    assert found["failures"][-1] == "triton: not shown to be right"
+    assert list(found["tables"]) == ["correctness"]
 
 
 def test_quick_asks_less(played):

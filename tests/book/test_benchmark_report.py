@@ -262,3 +262,14 @@ def test_the_page_asks_for_tables_that_the_script_writes():
     names = re.findall(r"\{measured\} benchmarks/results/flash_\*\.json#(\w+)", page)
     made = gpu_tables.tables(CELLS, MACHINE).keys() - {"strips"}  # those are for figures
     assert sorted(names) == sorted(made)
+
+
+def test_the_chapter_asks_for_tables_that_the_script_writes():
+    cells = json.loads((ROOT / "chapters" / "11_flash_gpu.ipynb").read_text(encoding="utf-8"))[
+        "cells"
+    ]
+    asked = set()
+    for source in ("".join(cell["source"]) for cell in cells):
+        if re.search(r"\b(Measured|charts)\(", source):
+            asked |= set(re.findall(r'^    "(\w+)": ', source, re.M))
+    assert {"ladder", "correctness"} <= asked <= gpu_tables.tables(CELLS, MACHINE).keys()

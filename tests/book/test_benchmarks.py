@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.proofs import MECHANISM
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
@@ -19,6 +20,11 @@ Case, Shape, Trial = candidates.Case, check.Shape, sweep.Trial
 SMALL = Shape("odd lengths", 1, 2, 1, 19, 33, 16, 16, True, 14)
 EMPTY = Shape("70 empty rows", 1, 2, 2, 24, 17, 16, 32, True, -9)
 TILE = (32, 32, 4, 2)
+
+
+def depends(item):
+    """What decides whether these tests pass."""
+    return [ROOT / "benchmarks", *(ROOT / path for path in MECHANISM)]
 
 
 # Memory and time on the CPU
