@@ -39,7 +39,8 @@ class StandIn(Far, RemoteAnswer):
             Exception: it takes more.
         """
         self.peer.ask("hold", list(args))
-        with self.peer.limited(most_bytes, sum(x.nbytes for x in args)):
+        held = sum(x.nbytes for x in args if isinstance(x, Tensor))
+        with self.peer.limited(most_bytes, held):
             return self.peer.ask("call_held", self.far_id)
 
 

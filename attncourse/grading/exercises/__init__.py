@@ -21,6 +21,7 @@ CHAPTERS = (
     "multi_query",
     "grouped_query",
     "latent",
+    "flash",
     "flash_gpu",
     "ring",
 )

@@ -33,6 +33,8 @@ FAMILIES = (
     "input_sniffers",
     "trained",
     "kernels",
+    "positions",
+    "flash",
     "notebooks",
 )
 

@@ -68,6 +68,16 @@ NAMES = {
     "repair_edge": "repaired_kernel",
     "merge_parts": "merge_parts",
     "zigzag_schedule": "schedule",
+    "sinusoid": "sinusoid",
+    "t5_bucket": "t5_bucket",
+    "rotary_step": "rotary_step",
+    "repair_positions": "repaired_bias",
+    "extrapolation": "far_shares",
+    "online_step": "online_step",
+    "merge_halves": "merge_halves",
+    "repair_rescaling": "repaired_attention",
+    "numbers_moved": "numbers_moved",
+    "tiled_forward": "tiled_attention",
 }
 
 RIGHT = {
@@ -213,6 +223,82 @@ def schedule(rank, world):
     steps = [(rank - s) % world for s in range(world)]
     return torch.stack([(k < q) * 2 + (k == q) * 1 for s in steps for k in [torch.tensor([[s, 2 * world - 1 - s]])]])
 """,
+    "sinusoid": """
+def sinusoid(positions, width, base):
+    angles = positions[:, None] * base ** (-torch.arange(0, width, 2) / width)
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)
+""",
+    "t5_bucket": """
+def t5_bucket(distance, buckets, furthest):
+    half = buckets // 2
+    e, x = half // 2, distance.abs()
+    share = torch.log(x.clamp(min=e) / e) / math.log(furthest / e)
+    far = (e + (half - e) * share).long().clamp(max=half - 1)
+    return torch.where(x < e, x, far) + half * (distance < 0)
+""",
+    "rotary_step": """
+def rotary_step(query, key, past, base):
+    n, d = query.shape[-2:]
+    places = past[:, None] + torch.arange(n)
+    angles = places[:, None, :, None] * base ** (-torch.arange(0, d, 2) / d)
+    cos, sin = angles.cos(), angles.sin()
+
+    def turn(x):
+        a, b = x[..., 0::2], x[..., 1::2]
+        return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+
+    return turn(query), turn(key)
+""",
+    "repair_positions": """
+def repaired_bias(table, n, m):
+    reach = table.size(1) // 2
+    distance = torch.arange(m - n, m)[:, None] - torch.arange(m)
+    return table[:, distance.clamp(-reach, reach) + reach]
+""",
+    "online_step": """
+def online_step(maximum, total, mixed, scores, value, visible):
+    seen = scores.masked_fill(~visible, -math.inf)
+    new = torch.maximum(maximum, seen.amax(-1))
+    shift = new.masked_fill(new == -math.inf, 0.0)
+    weights, past = torch.exp(seen - shift[..., None]), torch.exp(maximum - shift)
+    return new, past * total + weights.sum(-1), past[..., None] * mixed + weights @ value
+""",
+    "merge_halves": """
+def merge_halves(output_a, lse_a, output_b, lse_b):
+    lse = torch.logaddexp(lse_a, lse_b)
+    shift, output = lse.masked_fill(lse == -math.inf, 0.0), 0.0
+    for part, own in ((output_a, lse_a), (output_b, lse_b)):
+        part = part.masked_fill((own == -math.inf)[..., None], 0.0)
+        output = output + torch.exp(own - shift)[..., None] * part
+    return output, lse
+""",
+    "repair_rescaling": """
+def repaired_attention(query, key, value, size):
+    scores = query @ key.mT / query.size(-1) ** 0.5
+    tops = torch.stack([x.amax(-1) for x in scores.split(size, -1)]).cummax(0).values
+    return torch.softmax(scores, dim=-1) @ value, 1 + (tops.diff(dim=0) > 0).sum(0)
+""",
+    "tiled_forward": """
+def tiled_attention(query, key, value, first, rows, columns):
+    outputs, sums, m = [], [], key.size(2)
+    for q in (query / query.size(-1) ** 0.5).split(rows, dim=2):
+        top = torch.full((*q.shape[:3], 1), -math.inf)
+        total, mixed = torch.zeros_like(top), torch.zeros(*q.shape[:3], value.size(-1))
+        for c in range(0, m, columns):
+            hidden = torch.arange(c, min(c + columns, m)) < first[:, None, None, None]
+            scores = (q @ key[:, :, c : c + columns].mT).masked_fill(hidden, -math.inf)
+            new = torch.maximum(top, scores.amax(-1, keepdim=True))
+            shift = new.masked_fill(new == -math.inf, 0.0)
+            weights, past = torch.exp(scores - shift), torch.exp(top - shift)
+            total = past * total + weights.sum(-1, keepdim=True)
+            mixed = past * mixed + weights @ value[:, :, c : c + columns]
+            top = new
+        outputs.append(mixed / total.masked_fill(total == 0, 1.0))
+        sums.append((top + total.log())[..., 0])
+    return torch.cat(outputs, dim=2), torch.cat(sums, dim=2)
+""",
+    "extrapolation": "far_shares = [0.3575, 0.0183]\n",
+    "numbers_moved": "numbers_moved = (32_114_688, 63_571_968)\n",
 }
 
 WRONG = {
@@ -332,6 +418,67 @@ def schedule(rank, world):
     steps = [(rank - s) % world for s in range(world)]
     return torch.stack([(k < q) * 2 + (k <= q) * 1 for s in steps for k in [torch.tensor([[s, 2 * world - 1 - s]])]])
 """,
+    # the hands alternate
+    "sinusoid": """
+def sinusoid(positions, width, base):
+    angles = positions[:, None] * base ** (-torch.arange(0, width, 2) / width)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
+""",
+    # clipped distances
+    "t5_bucket": """
+def t5_bucket(distance, buckets, furthest):
+    return distance.abs().clamp(max=buckets // 2 - 1) + buckets // 2 * (distance < 0)
+""",
+    # positions from 0
+    "rotary_step": """
+def rotary_step(query, key, past, base):
+    n, d = query.shape[-2:]
+    places = 0 * past[:, None] + torch.arange(n)
+    angles = places[:, None, :, None] * base ** (-torch.arange(0, d, 2) / d)
+    cos, sin = angles.cos(), angles.sin()
+
+    def turn(x):
+        a, b = x[..., 0::2], x[..., 1::2]
+        return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+
+    return turn(query), turn(key)
+""",
+    # as found
+    "repair_positions": """
+def repaired_bias(table, n, m):
+    reach = table.size(1) // 2
+    distance = torch.arange(n)[:, None] - torch.arange(m)
+    return table[:, distance.clamp(-reach, reach)]
+""",
+    # nothing is rescaled
+    "online_step": """
+def online_step(maximum, total, mixed, scores, value, visible):
+    seen = scores.masked_fill(~visible, -math.inf)
+    new = torch.maximum(maximum, seen.amax(-1))
+    shift = new.masked_fill(new == -math.inf, 0.0)
+    weights, past = torch.exp(seen - shift[..., None]), torch.ones_like(maximum)
+    return new, past * total + weights.sum(-1), past[..., None] * mixed + weights @ value
+""",
+    # the mean
+    "merge_halves": """
+def merge_halves(output_a, lse_a, output_b, lse_b):
+    return (output_a + output_b) / 2, torch.logaddexp(lse_a, lse_b)
+""",
+    # counts nothing
+    "repair_rescaling": """
+def repaired_attention(query, key, value, size):
+    output = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+    return output, torch.ones(query.shape[:3])
+""",
+    # makes all scores; without a limit on memory it is right
+    "tiled_forward": """
+def tiled_attention(query, key, value, first, rows, columns):
+    hidden = torch.arange(key.size(2)) < first[:, None, None, None]
+    scores = (query @ key.mT / query.size(-1) ** 0.5).masked_fill(hidden, -math.inf)
+    return torch.softmax(scores, dim=-1).nan_to_num(0.0) @ value, scores.logsumexp(-1)
+""",
+    "extrapolation": "far_shares = [0.3575, 0.3575]\n",
+    "numbers_moved": "numbers_moved = (63_571_968, 32_114_688)\n",
 }
 
 # torch's own functions would be right where they are allowed; the next two call whatever they are told to.
