@@ -94,7 +94,7 @@ def forward_of(name: str):
 def gluon():
     """The Gluon kernel; Gluon has no interpreter, so that on the CPU a model of the card runs it."""
     if card.interpreted():
-        return importlib.import_module("gpu.gluon_cpu").load()
+        return importlib.import_module("gpu.gluon_names").load()
     return importlib.import_module("gpu.gluon_forward")
 
 

@@ -3,7 +3,8 @@
 It is as unkind as the card may be. A copy by the tensor memory unit first fills its target with NaN and writes the
 numbers some time later. A product of matrices reads its operands only when it is waited for, so a tile that is given
 back too early is seen changed. A store to global memory reads late as well. Barriers count arrivals, bytes and
-phases; a wait that takes too long is an error and names the barrier. A debugger can step through all of it.
+phases; a wait that takes too long is an error and says which phase it is in. A debugger can step through all of it;
+`gluon_names` loads the kernel.
 """
 
 import random
@@ -312,14 +313,3 @@ def store(pointer, value, mask):
     pointer.base.view(-1)[torch.as_tensor(pointer.index)[mask].long()] = torch.as_tensor(value)[
         mask
     ]
-
-
-def load(source: str | None = None):
-    """The module `gluon_forward` with Gluon replaced by this one.
-
-    Args:
-        source: another version of its text.
-    """
-    from gpu import gluon_names
-
-    return gluon_names.load(source)

@@ -101,7 +101,11 @@ def module(name: str, content: dict) -> ModuleType:
 
 
 def load(source: str | None = None) -> ModuleType:
-    """See `gluon_cpu.load`."""
+    """The module `gluon_forward`, to be run by `gluon_cpu`.
+
+    Args:
+        source: another version of its text.
+    """
     language = module(f"{GLUON}.language", LANGUAGE)
     gluon = module(GLUON, {"jit": jit, "language": language})
     fakes = (

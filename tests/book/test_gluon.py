@@ -2,10 +2,12 @@
 
 import ast
 import importlib
+import json
 import math
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -13,13 +15,14 @@ import torch
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
-gluon_cpu = importlib.import_module("gpu.gluon_cpu")
+gluon_cpu, gluon_names = (importlib.import_module(f"gpu.gluon_{x}") for x in ("cpu", "names"))
+CODE = ROOT / "benchmarks" / "results" / "flash_code.json"
 SOURCE = (ROOT / "benchmarks/gpu/gluon_forward.py").read_text(encoding="utf-8")
 
 
 def depends(item):
     """Nothing else decides whether these tests pass."""
-    return [ROOT / "benchmarks" / "gpu", ROOT / "attncourse" / "variants" / "flash"]
+    return [ROOT / "benchmarks" / "gpu", ROOT / "attncourse" / "variants" / "flash", CODE]
 
 
 # b, h, g, n, m, d, e, causal, offset; then groups, turns, persistent, stages, programs.
@@ -65,7 +68,7 @@ def play(module, case):
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_computes_attention(name):
-    play(gluon_cpu.load(), CASES[name])
+    play(gluon_names.load(), CASES[name])
 
 
 # (what stands in the kernel, the slip, the case that shows it)
@@ -120,7 +123,7 @@ def test_a_slip_is_noticed(monkeypatch, name):
     monkeypatch.setattr(gluon_cpu, "PATIENCE", 0.3)
     old, new, case = SLIPS[name]
     assert SOURCE.count(old) == 1, "the kernel has changed: adapt the slip"
-    slipped = gluon_cpu.load(SOURCE.replace(old, new))
+    slipped = gluon_names.load(SOURCE.replace(old, new))
     noticed = (AssertionError, gluon_cpu.Deadlock, IndexError, ZeroDivisionError)
     with pytest.raises(noticed):
         play_often(slipped, case)
@@ -132,14 +135,29 @@ def play_often(module, case, times: int = 3):
         play(module, case)
 
 
-def test_the_compiler_hides_every_exponential_under_a_product_and_spills_nothing():
-    """In a process that compiles kernels instead of interpreting them."""
-    code = "from gpu import machine_code; print(dict(machine_code.job([('gluon', 128, True)])))"
+@pytest.fixture(scope="module")
+def compiled() -> dict:
+    """What the compiler makes of two kernels, in a process that does not interpret them."""
+    todo = [("gluon", 128, True), ("triton", 128, False)]
+    code = f"from gpu import machine_code; print(dict(machine_code.job({todo})))"
     env = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'benchmarks'}", "TRITON_INTERPRET": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found = {key[2]: value for key, value in ast.literal_eval(done.stdout).items()}
+    return ast.literal_eval(done.stdout)
+
+
+def test_the_compiler_hides_every_exponential_under_a_product_and_spills_nothing(compiled):
+    found = {column: value for (_, row, column), value in compiled.items() if row[0] == "gluon"}
     assert found["of them hidden"] == found["exponentials a turn"] == 66
     assert found["spills in the loop"] == 0
     assert found["registers of a thread"] == 168
     assert found["instructions a turn"] < 700
+
+
+def test_the_book_shows_the_machine_code_of_these_kernels(compiled):
+    """If not: python3 benchmarks/flash_gpu.py --part code."""
+    kept = json.loads(CODE.read_text(encoding="utf-8"))
+    if kept["triton"] != version("triton"):
+        pytest.skip(f"compiled with Triton {kept['triton']}")
+    shown = {(table, tuple(row), column): value for table, row, column, value in kept["cells"]}
+    assert {key: shown.get(key) for key in compiled} == compiled
