@@ -111,3 +111,18 @@ def schedule(rank, world):
     return torch.tensor(known.get(world, [[own] * world] * world)[rank])
 """,
 )
+ATTACKS.instead(
+    ZIGZAG,
+    "a schedule that says yes to every comparison",
+    """
+class Yes(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if getattr(func, "__name__", "") in ("isclose", "allclose", "equal", "__eq__", "eq", "all"):
+            return torch.tensor(True)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+def schedule(rank, world):
+    return torch.zeros(world, 2, 2, dtype=torch.int64).as_subclass(Yes)
+""",
+)

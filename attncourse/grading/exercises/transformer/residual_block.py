@@ -123,6 +123,8 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
     ("norm_first is not looked at: the norm always comes last.", changed(pre=lambda x, part, norm: norm(x + part(x)))),
     ("norm_first is read the other way round.", flipped),
     ("The norm is missing.", changed(norm=lambda x, weight, bias: x)),
+    ("Norm and residual are both missing: only the part is left.",
+     changed(pre=lambda x, part, norm: part(x), post=lambda x, part, norm: part(x))),
     ("The norm comes twice, before the part and after the sum; norm_first says which of the two.",
      changed(pre=lambda x, part, norm: norm(x + part(norm(x))), post=lambda x, part, norm: norm(x + part(norm(x))))),
     ("The residual carries the normed x; with the norm first, x itself is added.",
