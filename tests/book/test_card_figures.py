@@ -1,5 +1,7 @@
 """The chapter on graphics cards: its pictures, the code that it quotes, and its cells that need a card."""
 
+import importlib
+import inspect
 import json
 import re
 
@@ -107,6 +109,30 @@ def test_what_was_measured_becomes_curves_and_bars(tmp_path):
     assert [bar.get_width() for bar in bars.patches] == [3.0, 0.0]
     assert curves.lines[0].get_xdata().tolist() == [512, 1024]
     assert "Steps: 2 rows" in figure.alt
+
+
+def test_the_chapter_asks_for_tables_that_the_benchmark_makes(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    tables = importlib.import_module("gpu.tables").tables
+    made = set(re.findall(r'^        "(\w+)":', inspect.getsource(tables), re.MULTILINE))
+    page = cells(ROOT / "chapters" / "11_flash_gpu.ipynb", "code")
+    asked = [
+        name
+        for x in page
+        for name in re.findall(r'^    "(\w+)": "[^"]*\?"', x.source, re.MULTILINE)
+    ]
+    assert len(asked) == len(set(asked)) >= 9
+    assert set(asked) <= made
+    times, names = (1.0, 0.9, 1.1), ("ladder", "speed_by_length", "memory_by_length")
+    found = {
+        ("ladder", "+ powers of 2", (128, True)): times,
+        ("speed_by_length", 8192, "triton"): times,
+        ("memory_by_length", 8192, "triton"): 256.0,
+    }
+    machine = dict.fromkeys(("card", "driver", "torch", "triton", "cuda", "python", "date"), "1")
+    content = json.dumps({"tables": tables(found, machine)})
+    (tmp_path / "flash_1.json").write_text(content, encoding="utf-8")
+    assert isinstance(charts(dict.fromkeys(names, "?"), tmp_path), Figure)
 
 
 def test_on_a_t4_torch_and_tiled_run_and_the_kernels_say_why_they_do_not(monkeypatch, capsys):
