@@ -96,12 +96,11 @@ class Run:
         return self.report.is_right(name) and not self.unchecked(name)
 
     def speed(self, names: list[str]) -> None:
-        """What torch brings shares a process; ours have one each. `tiled` runs where Triton cannot."""
+        """What torch brings shares a process, ours have one each. `tiled` runs where Triton cannot."""
         if "triton" in names:
             names = [name for name in names if name != "tiled"]
         groups = [[x] for x in names if x in OURS]
-        groups.insert(1, [x for x in names if x in THEIRS and x != FLEX])
-        groups.append([x for x in names if x == FLEX])
+        groups.insert(1, [x for x in names if x in THEIRS])
         for group in filter(None, groups):
             cases = speed.entries(group, speed.KEY_LENGTHS if self.options.quick else speed.LENGTHS)
             self.collect(f"speed: {', '.join(group)}", speed.job, self.lacking(speed, cases))
@@ -162,11 +161,14 @@ def with_card(run: Run) -> None:
     ours = [name for name in names if name in OURS]
     run.check(ours)
     names = run.trusted(names)
+    first = [name for name in names if name != FLEX]
     for part in run.options.part:
         if part == "code":
             run.code(list(machine_code.KERNELS))
         elif part != "check":
-            getattr(run, part)(names)
+            getattr(run, part)(first)
+    if "speed" in run.options.part and FLEX in names:
+        run.speed([FLEX])  # last, because compiling it takes as long as the others together
 
 
 def without_card(options: argparse.Namespace, machine: dict) -> list[Run]:

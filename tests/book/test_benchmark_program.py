@@ -60,7 +60,7 @@ def played(monkeypatch, tmp_path):
         (speed, "KEY_LENGTHS", (32,)),
         (ladder, "SETTINGS", ((16, False), (16, True))),
         (gpu_tables, "SETTINGS", ((16, False), (16, True))),
-        (sweep, "SETTINGS", ((16, False), (16, True))),
+        (sweep, "SETTINGS", ((16, True),)),
         (ladder, "LENGTH", 128),
         (sweep, "LENGTH", 128),
         (sweep, "TRIED", dict.fromkeys(sweep.TRIED, ()) | {"descriptors": (TILE,)}),
@@ -96,9 +96,10 @@ def test_the_whole_program_fills_every_table_and_a_second_run_finds_nothing_to_d
     assert found["failures"] == []
     assert code == 0
     assert set(found["tables"]) >= NINE
-    for name in NINE - {"code", "correctness", "forward", "backward"}:
+    for name in NINE - {"code", "correctness", "forward", "backward", "tiles"}:
         cells = [value for row in found["tables"][name]["rows"] for value in row]
         assert None not in cells, (name, found["tables"][name])
+    assert all(row[2] for row in found["tables"]["tiles"]["rows"])
     assert begun[0] == ["tiled"], "correctness comes first"
     assert played() == (0, found, []), "all of it is there"
 
@@ -175,6 +176,24 @@ def test_on_a_card_before_ampere_torch_and_tiled_are_measured(played, monkeypatc
     rungs = [row[0] for row in found["tables"]["ladder"]["rows"]]
     assert rungs == ["five steps in PyTorch", "tiled in PyTorch"]
     assert "triton" not in found["tables"]["memory_by_length"]["columns"]
+
+
+def test_without_a_gpu_the_kernels_are_checked_and_nothing_is_written(
+    monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(card, "is_here", lambda: False)
+    monkeypatch.setattr(check, "SMALL", check.SMALL[:1])
+    jobs = lambda *jobs, until: (x for job, hand in jobs for x in job(hand))  # noqa: E731
+    monkeypatch.setattr(flash_gpu, "apart", jobs)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert flash_gpu.main(["--part", "check", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    for name in candidates.OURS:
+        assert f"correctness ('{name}', 'odd lengths') float16 0." in said
+    assert "Nothing was timed or written" in said
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(check, "verdict", lambda ratios: "wrong: dq 3")
+    assert flash_gpu.main(["--part", "check", "--backends", "tiled"]) == 1
 
 
 def test_without_a_gpu_it_says_what_to_do(tmp_path):
