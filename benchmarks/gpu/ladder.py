@@ -32,7 +32,7 @@ HOPPER = ("+ descriptors", "+ specialized warps")
 GLUON = {
     "Gluon: + softmax under products": {"persistent": False},
     "Gluon: + programs that stay": {"persistent": True},
-    "Gluon: + groups in turns": {"take_turns": True},
+    "Gluon: + groups in turns": {"persistent": True, "take_turns": True},
 }
 RUNGS = ("five steps in PyTorch", "tiled in PyTorch", *TRITON, *HOPPER, *GLUON)
 PARTS = {

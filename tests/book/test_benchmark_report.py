@@ -237,6 +237,11 @@ def test_a_job_that_hangs_is_given_up():
     assert time.monotonic() - started < 300, "nobody waits until the sleeper wakes"
 
 
+def test_a_job_ends_with_its_time():
+    with pytest.raises(apart.OutOfTime):
+        list(apart.apart((time.sleep, 600), until=time.monotonic() + 0.5))
+
+
 def test_stripes_hold_everything_once():
     assert apart.stripes([1, 2, 3, 4, 5], 2) == [[1, 3, 5], [2, 4]]
     assert apart.stripes([1], 8) == [[1]]
