@@ -16,6 +16,7 @@ SOURCE = (Path(attention_tile.__file__).parent / "_tiles.py").read_text(encoding
 SLIPS = [
     ("tl.where(keys[None, :] < m, tl.dot(q, tl.trans(k)) * scale, float(\"-inf\"))", "tl.dot(q, tl.trans(k)) * scale",
      "Keys beyond m have the score 0"),
+    ('* scale, float("-inf"))', "* scale, -100.0)", "Hidden scores become a number such as -100"),
     ("v = tl.load(KV + D + at_key, mask=exists, other=0.0)", "v = tl.load(KV + D + at_key)", "Values beyond m are loaded"),
     ("keys[:, None] * 2 * D", "keys[:, None] * D", "Keys are read as if they lay one behind the other"),
     ("top = tl.max(scores, 1)", "top = tl.max(scores, 1) * 0.0", "The largest score is not subtracted"),

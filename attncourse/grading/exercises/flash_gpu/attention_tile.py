@@ -10,11 +10,11 @@ from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.flash_gpu._launches import Launch, Launches
 
-CALLS = (  # what is special; n, m, head_dim, block_m, block_n; how many programs; a factor on the queries
-    ("whole tiles", 32, 16, 16, 16, 16, 2, 1),
-    ("ragged rows and keys", 21, 27, 16, 16, 32, 2, 1),
-    ("the first of two programs alone", 23, 13, 32, 16, 16, 1, 1),
-    ("large scores", 9, 29, 16, 32, 32, 1, 900),
+CALLS = (  # what is special; n, m, head_dim, block_m, block_n; how many programs; how large the scores are
+    ("whole tiles", 32, 16, 16, 16, 16, 2, 0),
+    ("ragged rows and keys", 21, 27, 16, 16, 32, 2, 0),
+    ("the first of two programs alone", 23, 13, 32, 16, 16, 1, 0),
+    ("scores about 400 and -400", 9, 29, 16, 32, 32, 1, 400),
 )
 
 
@@ -24,7 +24,8 @@ def launches(seed: int) -> list[Launch]:
     for what, n, m, d, block_m, block_n, programs, loud in CALLS:
         shapes = (n + 100, d), (m + 100, 2 * d), (n + 100, d), (n + 2000,)
         query, memory, out, lse = (torch.randn(shape, generator=g) for shape in shapes)
-        query *= loud
+        query[:, 0] += loud / 4 * (-1) ** torch.arange(n + 100)
+        memory[:, 0] += 16 * (loud > 0)
         memory[m:, :d], memory[m:, d:] = 3 * memory[m:, :d], math.nan
         rows = min(n, programs * block_m)
         buffers = {"Q": query, "KV": memory, "Out": out, "Lse": lse}
@@ -127,8 +128,8 @@ MISTAKES = Mistakes(Mistake(says, Program(**steps)) for says, steps in (
     ("Values beyond m are loaded: a weight of 0 times NaN is NaN. Load them with a mask and other=0.0.",
      {"v_exists": lambda j, m: j > -1}),
     ("Scores are hidden by n; there are m keys.", {"hide": lambda s, j, n, m: s.masked_fill(j >= n, -math.inf)}),
-    ("Hidden scores become a number such as -1e4; minus infinity is less than any score.",
-     {"hide": lambda s, j, n, m: s.masked_fill(j >= m, -1.0)}),
+    ("Hidden scores become a number such as -100, and some scores are less; minus infinity is less than any.",
+     {"hide": lambda s, j, n, m: s.masked_fill(j >= m, -100.0)}),
     ("Keys are read as if they lay one behind the other; in KV a value stands between them, so a row is 2 * D long.",
      {"stride": lambda d: d}),
     ("The keys are mixed; values begin D numbers after their keys.", {"value_at": lambda d: 0}),

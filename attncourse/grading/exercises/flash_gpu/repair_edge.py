@@ -177,7 +177,7 @@ MISTAKES = Mistakes(Mistake(says, partial(kernel, **steps)) for says, steps in (
     ("Columns are compared with n; there are m keys.", {"hide": lambda s, c, n, m: s.masked_fill(c >= n, -math.inf)}),
     ("One column too many is seen: the last one is m - 1.", {"hide": lambda s, c, n, m: s.masked_fill(c > m, -math.inf)}),
     ("One column too few is seen: column m - 1 is a key.", {"hide": lambda s, c, n, m: s.masked_fill(c >= m - 1, -math.inf)}),
-    ("Hidden scores become a number such as -1e4 or less; minus infinity is less than any score.",
+    ("Hidden scores become a number such as -100, and some scores are less; minus infinity is less than any.",
      {"hide": lambda s, c, n, m: s.masked_fill(c >= m, -100.0)}),
     ("The last, ragged tile of keys is left out.", {"tiles": lambda m, b: range(0, m - b + 1, b) or range(1)}),
     ("The last row is not stored: row n - 1 exists.",
