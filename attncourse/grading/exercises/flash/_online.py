@@ -18,7 +18,7 @@ class Online:
     start: float = -math.inf
     largest: Callable = lambda old, scores: torch.maximum(old, scores.amax(-1))
     shift: Callable = lambda new: new.masked_fill(new == -math.inf, 0.0)
-    weigh: Callable = lambda scores, shift: torch.exp(scores - shift[..., None])
+    weigh: Callable = lambda scores, shift, old: torch.exp(scores - shift[..., None])
     rescale: Callable = lambda old, shift: torch.exp(old - shift)
     total: Callable = lambda total, factor, weights: factor * total + weights.sum(-1)
     mix: Callable = lambda weights, value, scores: weights @ value
@@ -31,7 +31,7 @@ class Online:
         maximum, total, mixed = state
         new = self.largest(maximum, scores)
         shift = self.shift(new)
-        weights, factor = self.weigh(scores, shift), self.rescale(maximum, shift)
+        weights, factor = self.weigh(scores, shift, maximum), self.rescale(maximum, shift)
         total = self.total(total, factor, weights)
         return new, total, self.add(mixed, factor, self.mix(weights, value, scores), total)
 
@@ -72,15 +72,15 @@ def rescalings(right: Online) -> list[Mistake]:
         ("The old accumulator is forgotten; it is rescaled and kept.", {"add": lambda o, f, new, t: new}),
         ("The sum adds the mean of the new exponentials; add all of them up.", {"total": lambda t, f, w: f * t + w.mean(-1)}),
         ("The exponentials of a block are divided by their own sum; that division waits until the end.",
-         {"weigh": lambda s, shift: s.softmax(-1).nan_to_num(0.0)}),
+         {"weigh": lambda s, shift, old: s.softmax(-1).nan_to_num(0.0)}),
         ("The exponentials of a block are divided by their own sum; that division waits until the end.",
-         {"weigh": lambda s, shift: s.softmax(-1)}),
+         {"weigh": lambda s, shift, old: s.softmax(-1)}),
         ("The weights that mix the values of a block are divided by their own sum; that division waits until the end.",
          {"mix": lambda weights, value, scores: scores.softmax(-1).nan_to_num(0.0) @ value}),
         ("The weights that mix the values of a block are divided by the sum so far; that division waits until the end.",
          {"add": lambda o, f, new, t: f[..., None] * o + new / t[..., None]}),
-        ("The powers are those of 2; take those of e.", {"weigh": lambda s, shift: torch.exp2(s - shift[..., None])}),
-        ("The powers are those of 2; take those of e.", {"weigh": lambda s, shift: torch.exp2(s - shift[..., None]),
+        ("The powers are those of 2; take those of e.", {"weigh": lambda s, shift, old: torch.exp2(s - shift[..., None])}),
+        ("The powers are those of 2; take those of e.", {"weigh": lambda s, shift, old: torch.exp2(s - shift[..., None]),
                                                         "rescale": lambda old, shift: torch.exp2(old - shift)}),
         ("The accumulator is divided by the sum in every step; that division waits until the end.",
          {"add": lambda o, f, new, t: (f[..., None] * o + new) / t[..., None]}),
@@ -98,6 +98,13 @@ def rescalings(right: Online) -> list[Mistake]:
          {"largest": lambda old, s: torch.maximum(old, s.amax())}),
         ("The largest score of all rows is taken; each row has its own.",
          {"largest": lambda old, s: torch.maximum(old, s.amax((-2, -1))[..., None])}),
-        ("No maximum is subtracted from the scores, so exp overflows on large ones.", {"weigh": lambda s, shift: s.exp()}),
-        ("The maximum is added to the scores; subtract it.", {"weigh": lambda s, shift: torch.exp(s + shift[..., None])}),
+        ("No maximum is subtracted from the scores, so exp overflows on large ones.", {"weigh": lambda s, shift, old: s.exp()}),
+        ("The new exponentials subtract the old maximum; both old and new ones are measured against the new one.",
+         {"weigh": lambda s, shift, old: torch.exp(s - old.masked_fill(old == -math.inf, 0.0)[..., None])}),
+        ("The new exponentials subtract the maximum of their own block; an older one can be larger.",
+         {"weigh": lambda s, shift, old: torch.exp(s - s.amax(-1).nan_to_num(neginf=0.0)[..., None])}),
+        ("exp(score) is divided by exp(maximum), which overflows on large scores; subtract before you take exp.",
+         {"weigh": lambda s, shift, old: s.exp() / shift.exp()[..., None],
+          "rescale": lambda old, shift: old.exp() / shift.exp()}),
+        ("The maximum is added to the scores; subtract it.", {"weigh": lambda s, shift, old: torch.exp(s + shift[..., None])}),
     )]  # fmt: skip

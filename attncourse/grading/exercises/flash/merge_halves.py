@@ -146,6 +146,9 @@ def in_place(output_a, lse_a, output_b, lse_b):
     return output_a.copy_(output.detach()), lse
 
 
+AS_IT_IS = lambda output, lse: output  # noqa: E731
+
+
 def other_half(output_a, lse_a, output_b, lse_b):
     output, lse = RIGHT(output_a, lse_a, output_b, lse_b)
     return torch.where((lse_a == -math.inf)[..., None], output_b, output), lse
@@ -171,6 +174,19 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
      {"pair": lambda a, b: ((a >= b).float(), (a < b).float())}),
     ("Only the first half is returned; the second one counts, too.",
      {"mix": lambda a, x, b, y: x, "join": lambda a, b: a}),
+    ("The outputs are averaged; each counts by the share exp(its lse - the lse of both).",
+     {"clean": AS_IT_IS, "mix": lambda a, x, b, y: (x + y) / 2}),
+    ("The outputs are added up; each counts by the share exp(its lse - the lse of both).",
+     {"clean": AS_IT_IS, "mix": lambda a, x, b, y: x + y}),
+    *(("The shares are exp(lse) over their sum, which is 0 / 0 or overflows where an lse is far from 0; subtract the lse "
+       "of both first.", {"share": lambda part, shift: part.exp(), "join": lambda a, b: torch.log(a.exp() + b.exp()),
+                          "mix": lambda a, x, b, y: (a[..., None] * x + b[..., None] * y) / (a + b)[..., None], **more})
+      for more in ({}, {"clean": AS_IT_IS})),
+    ("The shares are exp(one lse - the other); subtract the lse of both.", {"pair": lambda a, b: (a / b, b / a)}),
+    ("The shares are its lse over the lse of both; an lse is a logarithm, take exp of the difference.",
+     {"share": lambda part, shift: part / shift}),
+    ("The lse is that of the differences; add the larger lse that was subtracted.",
+     {"returned": lambda lse, a, b: (lse - torch.maximum(a, b)).nan_to_num(nan=-math.inf)}),
     *((says, steps) for says, join in (
         ("The two lse are added; the sums of which they are the logarithms are: log(exp(a) + exp(b)).", torch.add),
         ("The two lse are averaged; what adds up is exp(lse).", lambda a, b: (a + b) / 2),

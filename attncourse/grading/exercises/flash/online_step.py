@@ -34,7 +34,7 @@ CALLS = (  # what is special, b h n k e, how loud, the share of rows without a p
     ("the first keys of all rows", (2, 2, 3, 4, 5), 1, 1, 0),
     ("hidden keys; some rows have seen none before, some see none now", (2, 3, 6, 4, 5), 1, 0.5, 0.5),
     ("large scores", (1, 2, 5, 7, 3), 200, 0.3, 0.2),
-    ("1 key, 1 query", (3, 2, 1, 1, 4), 1, 0, 0),
+    ("1 key, 4 queries", (3, 2, 4, 1, 5), 1, 0, 0),
 )  # fmt: skip
 
 
@@ -149,6 +149,10 @@ MISTAKES = Mistakes([
         ("Only the sum is returned; return (maximum, total, mixed).", {"answer": lambda m, t, o: t}),
         ("Only sum and accumulator are returned; return (maximum, total, mixed).", {"answer": lambda m, t, o: (t, o)}),
         ("The sum comes before the maximum; return (maximum, total, mixed).", {"answer": lambda m, t, o: (t, m, o)}),
+        ("The accumulator comes before the sum; return (maximum, total, mixed).", {"answer": lambda m, t, o: (m, o, t)}),
+        ("The log-sum-exp is returned in the place of the sum.", {"answer": lambda m, t, o: (m, m + t.log(), o)}),
+        ("NaN is replaced at the end, and minus infinity with it; a row that has seen nothing stays at -infinity, 0 and 0.",
+         {"shift": lambda new: new, "answer": lambda *state: tuple(x.nan_to_num() for x in state)}),
         ("The accumulator comes first; return (maximum, total, mixed).", {"answer": lambda m, t, o: (o, m, t)}),
         ("Maximum and sum keep an axis of size 1 at the end; return (batch, heads, n).",
          {"answer": lambda m, t, o: (m[..., None], t[..., None], o)}),
@@ -157,6 +161,8 @@ MISTAKES = Mistakes([
         ("The scores are hidden in place; their caller finds them changed.",
          {"hide": lambda s, visible: s.masked_fill_(~visible, -math.inf)}),
     )),
+    Mistake("The scores are scaled once more; they come scaled.",
+            lambda m, t, o, s, v, seen: RIGHT(m, t, o, s / v.size(-1) ** 0.5, v, seen)),
     Mistake("The maximum counts hidden keys; hide them before you look for it.", counts_hidden),
 ])  # fmt: skip
 
