@@ -7,13 +7,23 @@ TILE, EDGE, MERGE, ZIGZAG = "attention_tile", "repair_edge", "merge_parts", "zig
 
 ATTACKS.instead(
     TILE,
-    "torch in place of the kernel, all rows at once",
+    "torch in place of the kernel, with the name of one and all rows at once",
+    """
+class InterpretedFunction:
+    def run(self, Q, KV, Out, Lse, n, m, scale, D, BLOCK_M, BLOCK_N, *, grid, warmup):
+        scores = Q[:n] @ KV[:m, :D].T * scale
+        Out[:n], Lse[:n] = scores.softmax(-1) @ KV[:m, D:], scores.logsumexp(-1)
+
+attention_tile = InterpretedFunction()
+""",
+)
+ATTACKS.instead(
+    TILE,
+    "torch in place of the kernel, rows of the grid only",
     """
 class Ready:
-    def __call__(self):
-        pass
-
     def run(self, Q, KV, Out, Lse, n, m, scale, D, BLOCK_M, BLOCK_N, *, grid, warmup):
+        n = min(n, grid[0] * BLOCK_M)
         scores = Q[:n] @ KV[:m, :D].T * scale
         Out[:n], Lse[:n] = scores.softmax(-1) @ KV[:m, D:], scores.logsumexp(-1)
 

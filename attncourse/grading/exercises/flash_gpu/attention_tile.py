@@ -54,12 +54,10 @@ def refuse(answer):
             "Triton was imported before TRITON_INTERPRET was set to 1, so it wants a graphics card; "
             "restart the kernel and run the notebook from the top"
         )
-    try:
-        kernel = callable(answer.run) and not isinstance(answer, type)
-    except Exception:
-        kernel = False
-    got = f"got {type(answer).__name__}; pass the kernel itself"
-    return "" if kernel else f"expected a kernel with @triton.jit above it, {got}"
+    got = type(answer).__name__
+    if got in ("InterpretedFunction", "Kernel", "Program"):  # Triton's, and those below
+        return ""
+    return f"expected a kernel with @triton.jit above it, got {got}; pass the kernel itself"
 
 
 class Kernel:
