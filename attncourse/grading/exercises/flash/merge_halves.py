@@ -185,13 +185,13 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     ("The shares are exp(one lse - the other); subtract the lse of both.", {"pair": lambda a, b: (a / b, b / a)}),
     ("The shares are its lse over the lse of both; an lse is a logarithm, take exp of the difference.",
      {"share": lambda part, shift: part / shift}),
-    ("The lse is that of the differences; add the larger lse that was subtracted.",
+    ("The larger lse, which was subtracted, is not added to the lse of both.",
      {"returned": lambda lse, a, b: (lse - torch.maximum(a, b)).nan_to_num(nan=-math.inf)}),
     *((says, steps) for says, join in (
         ("The two lse are added; the sums of which they are the logarithms are: log(exp(a) + exp(b)).", torch.add),
         ("The two lse are averaged; what adds up is exp(lse).", lambda a, b: (a + b) / 2),
         ("The larger lse is kept as that of both; it is log(exp(a) + exp(b)).", torch.maximum),
-        ("The powers are those of 2; an lse is a natural logarithm.", torch.logaddexp2),
+        ("Powers of 2 are taken; an lse is a natural logarithm.", torch.logaddexp2),
         ("exp overflows where an lse is large, and all is lost where it is far below 0; use torch.logaddexp, or "
          "subtract the larger one first.", lambda a, b: torch.log(a.exp() + b.exp())),
     ) for steps in ({"join": join}, {"returned": lambda lse, a, b, join=join: join(a, b)})),

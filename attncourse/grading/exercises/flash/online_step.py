@@ -131,7 +131,7 @@ MISTAKES = Mistakes([
         ("The logarithm of the sum is returned; return the sum.", {"answer": lambda m, t, o: (m, t.log(), o)}),
         ("The maximum that is returned has the logarithm of the sum added, which is the log-sum-exp.",
          {"answer": lambda m, t, o: (m + t.log(), t, o)}),
-        ("Instead of the maximum the log of the sum of exponentials is kept; the three numbers then no longer fit.",
+        ("The log-sum-exp is kept where the maximum is asked for.",
          {"largest": lambda old, s: torch.logaddexp(old, s.logsumexp(-1))}),
         ("A row that has seen nothing gets NaN, from infinity minus infinity; it stays at -infinity, 0 and 0.",
          {"shift": lambda new: new}),

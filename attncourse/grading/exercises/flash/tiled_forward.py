@@ -209,7 +209,7 @@ MISTAKES = Mistakes([
     *rescalings(RIGHT)[:3],
     *(Mistake(x.says, x.answer) for x in rescalings(RIGHT)[3:]),  # not together with others: they are many
     *(RIGHT.but(says, **steps) for says, steps in (
-        ("The maximum starts at 0; where all scores are far below it, nothing is left of them.", {"start": 0.0}),
+        ("The maximum starts at 0; where all scores of a row are below it, it stays 0, and far below it nothing is left of them.", {"start": 0.0}),
         ("A row that has seen only padding gets NaN, from infinity minus infinity.", {"shift": lambda new: new}),
         ("A row that may read nothing is divided by 0; its output is 0.", {"divide": lambda o, t: o / t[..., None]}),
         ("A row that may read nothing has a finite lse here; it is minus infinity.",
