@@ -78,6 +78,7 @@ NAMES = {
     "repair_rescaling": "repaired_attention",
     "numbers_moved": "numbers_moved",
     "tiled_forward": "tiled_attention",
+    "block_gradients": "block_gradients",
 }
 
 RIGHT = {
@@ -297,6 +298,13 @@ def tiled_attention(query, key, value, first, rows, columns):
         sums.append((top + total.log())[..., 0])
     return torch.cat(outputs, dim=2), torch.cat(sums, dim=2)
 """,
+    "block_gradients": """
+def block_gradients(query, key, value, output, lse, grad_output):
+    scale, empty = query.size(-1) ** -0.5, (lse == -math.inf)[..., None]
+    p = torch.exp(query @ key.mT * scale - lse[..., None]).masked_fill(empty, 0.0)
+    ds = p * (grad_output @ value.mT - (grad_output * output).sum(-1, keepdim=True))
+    return ds @ key * scale, ds.mT @ query * scale, p.mT @ grad_output
+""",
     "extrapolation": "far_shares = [0.3575, 0.0183]\n",
     "numbers_moved": "numbers_moved = (32_114_688, 63_571_968)\n",
 }
@@ -476,6 +484,14 @@ def tiled_attention(query, key, value, first, rows, columns):
     hidden = torch.arange(key.size(2)) < first[:, None, None, None]
     scores = (query @ key.mT / query.size(-1) ** 0.5).masked_fill(hidden, -math.inf)
     return torch.softmax(scores, dim=-1).nan_to_num(0.0) @ value, scores.logsumexp(-1)
+""",
+    # of this block alone, as if there were no other
+    "block_gradients": """
+def block_gradients(query, key, value, output, lse, grad_output):
+    inputs = [x.detach().requires_grad_() for x in (query, key, value)]
+    with torch.enable_grad():
+        again = torch.nn.functional.scaled_dot_product_attention(*inputs)
+    return torch.autograd.grad(again, inputs, grad_output)
 """,
     "extrapolation": "far_shares = [0.3575, 0.3575]\n",
     "numbers_moved": "numbers_moved = (63_571_968, 32_114_688)\n",

@@ -186,3 +186,14 @@ class Numbers(list):
 numbers_moved = Numbers([1, 2])
 """,
 )
+ATTACKS.instead(
+    "block_gradients",
+    "output and lse are exchanged for those of the block, which autograd can do",
+    WRONG["block_gradients"].replace("def block_gradients", "def alone")
+    + """
+def block_gradients(query, key, value, output, lse, grad_output):
+    scores = query @ key.mT / query.size(-1) ** 0.5
+    lse.data, output.data = scores.logsumexp(-1), scores.softmax(-1) @ value
+    return alone(query, key, value, output, lse, grad_output)
+""",
+)
