@@ -1,13 +1,19 @@
 """The pictures of the ring: what they say is what they show, and they fit a phone."""
 
 import pytest
+import torch
 
 from attncourse.show import diagrams
 
 UNEVEN = {"two": [[0.5, 0.0], [0.5, 1.0]], "even": [[0.5, 0.5], [0.5, 0.5]]}
+VISITS = {
+    "own": ([0, 1], [0, 1], torch.tensor([[True, False], [True, True]])),
+    "later": ([0, 1], [2, 3], torch.zeros(2, 2, dtype=torch.bool)),
+}
 FIGURES = {
     "ring_diagram": diagrams.ring_diagram,
     "ring_timeline": lambda: diagrams.ring_timeline(UNEVEN),
+    "ring_visits": lambda: diagrams.ring_visits(VISITS),
 }
 
 
@@ -29,3 +35,12 @@ def test_a_step_lasts_as_long_as_its_slowest_machine():
     assert first.get_xlim()[0] == 0
     # The block that visits: machine 1 has its own first, then that of machine 0; machine 0 idles meanwhile.
     assert [text.get_text() for text in first.texts] == ["0", "1", "0"]
+
+
+def test_of_a_visitor_the_visible_pairs_are_shaded():
+    figure = FIGURES["ring_visits"]()
+    assert "own: 3 of 4 pairs; later: 0 of 4 pairs" in figure.alt
+    own, later = figure.canvas.axes
+    assert {patch.get_xy() for patch in own.patches} == {(0, 0), (0, 1), (1, 1)}, "key, query"
+    assert not later.patches
+    assert [label.get_text() for label in later.get_xticklabels()] == ["2", "3"]

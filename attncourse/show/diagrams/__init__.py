@@ -16,7 +16,7 @@ from attncourse.show.diagrams.mask_tables import (
     padded_batch,
 )
 from attncourse.show.diagrams.reshape import heads_diagram, multi_head_diagram
-from attncourse.show.diagrams.ring import ring_diagram, ring_timeline
+from attncourse.show.diagrams.ring import ring_diagram, ring_timeline, ring_visits
 from attncourse.show.diagrams.sentence import arcs_diagram
 from attncourse.show.diagrams.tables import one_row, score_table
 from attncourse.show.diagrams.tile_walk import tile_walk, to_scale
@@ -52,6 +52,7 @@ __all__ = [
     "roofline",
     "ring_diagram",
     "ring_timeline",
+    "ring_visits",
     "same_words",
     "samples",
     "score_table",

@@ -1,7 +1,10 @@
-"""A ring of machines: who holds what and hands what to whom, and who works when."""
+"""A ring of machines: who holds what and hands what to whom, what is read of a visitor, and who works when."""
 
 import matplotlib as mpl
+from jaxtyping import Bool
 from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import Rectangle
+from torch import Tensor
 
 from attncourse.show.diagrams.boxes import arrow, blank, box
 from attncourse.show.figure import ACCENT, INK, PALE, STYLE, Figure
@@ -11,25 +14,58 @@ WORKING = "#9ec1e0"
 
 def ring_diagram(caption: str = "") -> Figure:
     """Four machines in a square. Queries stay where they are; keys and values go to the next machine."""
-    places = {0: (0, 3), 1: (5, 3), 2: (5, 0), 3: (0, 0)}
+    places = {0: (0, 3), 1: (5.4, 3), 2: (5.4, 0), 3: (0, 0)}
     with mpl.rc_context(STYLE):
-        canvas, ax = blank(4.4, 3.0)
+        canvas, ax = blank(4.6, 3.0)
         for r, (x, y) in places.items():
-            ax.text(x + 1.6, y + 2.0, f"machine {r}", ha="center", va="bottom", fontsize=11)
-            box(ax, x, y + 1.05, 3.2, 0.8, f"queries, part {r}", PALE, 10)
-            box(ax, x, y, 3.2, 0.8, f"keys, values, part {r}", ACCENT, 10)
-        arrow(ax, (3.2, 3.4), (5.0, 3.4))
-        ax.plot([8.2, 8.7, 8.7], [3.4, 3.4, 0.4], color=INK, linewidth=1.2)
-        arrow(ax, (8.7, 0.4), (8.2, 0.4))
-        arrow(ax, (5.0, 0.4), (3.2, 0.4))
+            ax.text(x + 1.9, y + 2.0, f"machine {r}", ha="center", va="bottom", fontsize=11)
+            box(ax, x, y + 1.05, 3.8, 0.8, f"queries, part {r}", PALE, 10)
+            box(ax, x, y, 3.8, 0.8, f"keys, values, part {r}", ACCENT, 10)
+        arrow(ax, (3.8, 3.4), (5.4, 3.4))
+        ax.plot([9.2, 9.7, 9.7], [3.4, 3.4, 0.4], color=INK, linewidth=1.2)
+        arrow(ax, (9.7, 0.4), (9.2, 0.4))
+        arrow(ax, (5.4, 0.4), (3.8, 0.4))
         ax.plot([0, -0.5, -0.5], [0.4, 0.4, 3.4], color=INK, linewidth=1.2)
         arrow(ax, (-0.5, 3.4), (0, 3.4))
-        ax.set(xlim=(-0.7, 8.9), ylim=(-0.1, 5.5))
+        ax.set(xlim=(-0.7, 9.9), ylim=(-0.1, 5.5))
     alt = (
         "Four machines in a ring, 0 to 3. Machine r holds part r of the queries, which stays, and begins "
         "with part r of the keys and values, which it hands to the next machine; machine 3 hands to machine 0."
     )
     return Figure(canvas, alt, caption)
+
+
+def ring_visits(
+    visits: dict[str, tuple[list, list, Bool[Tensor, "n n"]]], caption: str = ""
+) -> Figure:
+    """What the queries of one machine read of blocks that visit it, each a square of queries and keys.
+
+    Args:
+        visits: by name, the positions of the queries, those of the keys, and which pairs are visible.
+    """
+    with mpl.rc_context(STYLE):
+        canvas = Canvas(figsize=(4.6, 2.1), layout="constrained")
+        axes = canvas.subplots(1, len(visits), squeeze=False)[0]
+        for ax, (name, (queries, keys, visible)) in zip(axes, visits.items(), strict=True):
+            n = len(keys)
+            for i, j in visible.nonzero().tolist():
+                ax.add_patch(Rectangle((j, i), 1, 1, facecolor=WORKING, edgecolor="white"))
+            ax.axhline(n / 2, color=INK, linewidth=1)
+            ax.axvline(n / 2, color=INK, linewidth=1)
+            middles = [k + 0.5 for k in range(n)]
+            ax.set_xticks(middles, keys, fontsize=10)
+            ax.set_yticks(middles, queries if ax is axes[0] else [], fontsize=10)
+            ax.tick_params(length=0)
+            ax.spines[["top", "right"]].set_visible(True)
+            ax.set(xlim=(0, n), ylim=(n, 0), aspect="equal", xlabel="keys")
+            ax.set_title(name, fontsize=11)
+        axes[0].set_ylabel("queries")
+    said = [f"{name}: {int(x.sum())} of {x.numel()} pairs" for name, (_, _, x) in visits.items()]
+    return Figure(
+        canvas,
+        f"Squares of queries and keys, shaded where a query reads a key. {'; '.join(said)}.",
+        caption,
+    )
 
 
 def ring_timeline(panels: dict[str, list[list[float]]], caption: str = "") -> Figure:
