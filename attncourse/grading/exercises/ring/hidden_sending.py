@@ -1,4 +1,4 @@
-"""Exercise hidden_sending: from how many tokens a process on, is a backward step of the ring longer than its sending?"""
+"""Exercise hidden_sending: from how many tokens a machine on, is a backward step of the ring longer than its sending?"""
 
 import math
 from fractions import Fraction

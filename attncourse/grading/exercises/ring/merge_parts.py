@@ -194,6 +194,6 @@ EXERCISE = Exercise(
            "the whole is its share?",
            "exp(lse_p) / sum of all exp(lse) is a softmax over the parts, dim=0. It is NaN in a row that is empty in all "
            "of them, and an output that was never written must be replaced before it is multiplied by 0.",
-           "weights = softmax over dim 0, NaN replaced by 0; outputs with 0 where lse is minus infinity; the weighted sum "
-           "over the parts; beside it torch.logsumexp(lses, dim=0)."),
+           "Two replacements come before the weighted sum over the parts: NaN among the shares, and outputs where lse is "
+           "minus infinity, become 0. For the lse of all, torch has a function that stays exact for large numbers."),
 )  # fmt: skip

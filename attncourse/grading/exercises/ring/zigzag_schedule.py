@@ -1,4 +1,4 @@
-"""Exercise zigzag_schedule: what a process of the ring computes at each step, when it holds an early and a late chunk."""
+"""Exercise zigzag_schedule: what a machine of the ring computes at each step, when it holds an early and a late piece."""
 
 from functools import partial
 
@@ -12,10 +12,10 @@ SKIPPED, DIAGONAL, WHOLE = 0, 1, 2
 
 
 def definition(rank, world):
-    """Pair by pair: may tokens of the one chunk read tokens of the other, chunks being 2 tokens long?"""
+    """Pair by pair: may tokens of the one piece read tokens of the other, pieces being 2 tokens long?"""
 
     def holds(r):
-        return [[2 * chunk, 2 * chunk + 1] for chunk in (r, 2 * world - 1 - r)]
+        return [[2 * piece, 2 * piece + 1] for piece in (r, 2 * world - 1 - r)]
 
     def kind(queries, keys):
         seen = [j <= i for i in queries for j in keys]
@@ -39,7 +39,7 @@ def zigzag(rank, world):
 
 
 def compare(query, key):
-    """A chunk that is earlier is read as a whole, the same one up to the diagonal, a later one not at all."""
+    """A piece that is earlier is read as a whole, the same one up to the diagonal, a later one not at all."""
     return DIAGONAL if query == key else WHOLE if key < query else SKIPPED
 
 
@@ -78,33 +78,33 @@ def by_broadcasting(rank, world):
 
 @ACCEPTED.add
 def nested_lists(rank, world):
-    def chunks(r):
+    def pieces(r):
         return r, 2 * world - r - 1
 
     found = []
     for step in range(world):
-        them = chunks(rank - step if rank >= step else rank - step + world)
-        found.append([[1 + (q > k) if q >= k else 0 for k in them] for q in chunks(rank)])
+        them = pieces(rank - step if rank >= step else rank - step + world)
+        found.append([[1 + (q > k) if q >= k else 0 for k in them] for q in pieces(rank)])
     return torch.tensor(found)
 
 
 @ACCEPTED.add
 def by_signs_as_floats(rank, world):
     order = torch.arange(2 * world, dtype=torch.float32)
-    signs = torch.sign(order[:, None] - order) + 1  # of every query chunk and key chunk
+    signs = torch.sign(order[:, None] - order) + 1  # of every query piece and key piece
     rows = [rank, 2 * world - 1 - rank]
     sources = [(rank + world - step) % world for step in range(world)]
     return torch.stack([signs[rows][:, [s, 2 * world - 1 - s]] for s in sources])
 
 
 MISTAKES = Mistakes(Mistake(says, partial(schedule, **steps)) for says, steps in (
-    ("Every process holds two neighbouring chunks, 2r and 2r + 1; zigzag gives it an early and a late one.",
+    ("Every machine holds two neighbouring pieces, 2r and 2r + 1; zigzag gives it an early and a late one.",
      {"holds": lambda r, w: (2 * r, 2 * r + 1)}),
-    ("Rank r holds the chunks r and r + world; the second one counts from the end: 2 * world - 1 - r.",
+    ("Rank r holds the pieces r and r + world; the second one counts from the end: 2 * world - 1 - r.",
      {"holds": lambda r, w: (r, r + w)}),
-    ("This is as if the late chunk stood first, or as if queries read what comes after them; chunk r is number 0, the "
+    ("This is as if the late piece stood first, or as if queries read what comes after them; piece r is number 0, the "
      "late one number 1, and queries read what comes before.", {"holds": lambda r, w: (2 * w - 1 - r, r)}),
-    ("Ranks count from 0: rank 0 holds the first chunk and the last one.",
+    ("Ranks count from 0: rank 0 holds the first piece and the last one.",
      {"holds": lambda r, w: (r + 1, 2 * w - 2 - r)}),
     ("The keys come from the other side: at step s they are those of rank r - s.",
      {"source": lambda r, s, w: (r + s) % w}),
@@ -113,27 +113,27 @@ MISTAKES = Mistakes(Mistake(says, partial(schedule, **steps)) for says, steps in
     ("The keys of step s are taken to be those of rank s; they have travelled s places to rank r.",
      {"source": lambda r, s, w: s}),
     ("Behind rank 0 stands the last rank: take r - s modulo world.", {"source": lambda r, s, w: r - s}),
-    ("A chunk with itself is marked as read as a whole; the causal mask hides half of it, so it is 1.",
+    ("A piece with itself is marked as read as a whole; the causal mask hides half of it, so it is 1.",
      {"kind": lambda q, k: WHOLE * (k <= q)}),
-    ("A chunk with itself is skipped; a token reads itself, so it is 1.", {"kind": lambda q, k: WHOLE * (k < q)}),
-    ("Nothing is skipped; a chunk of later keys is not read at all.",
+    ("A piece with itself is skipped; a token reads itself, so it is 1.", {"kind": lambda q, k: WHOLE * (k < q)}),
+    ("Nothing is skipped; a piece of later keys is not read at all.",
      {"kind": lambda q, k: DIAGONAL if q == k else WHOLE}),
-    ("All that is read is marked 1; a chunk of earlier keys needs no mask, so it is 2.",
+    ("All that is read is marked 1; a piece of earlier keys needs no mask, so it is 2.",
      {"kind": lambda q, k: int(k <= q)}),
     ("1 and 2 are exchanged: 1 is the diagonal, 2 is a whole block.",
      {"kind": lambda q, k: (SKIPPED, WHOLE, DIAGONAL)[compare(q, k)]}),
-    ("Queries and keys are exchanged: [step, a, b] has the own chunk of queries a first.",
+    ("Queries and keys are exchanged: [step, a, b] has the own piece of queries a first.",
      {"finish": lambda table: table.mT}),
-    ("Of the own keys, only the two chunks with themselves are marked; the late chunk reads the early one, too.",
+    ("Of the own keys, only the two pieces with themselves are marked; the late piece reads the early one, too.",
      {"finish": lambda table: table * torch.cat([torch.eye(2)[None], torch.ones(len(table) - 1, 2, 2)]).long()}),
     ("Every step is taken to be like step 0; only there the keys are one's own.",
      {"finish": lambda table: table[:1].expand_as(table)}),
     ("The steps stand in reverse order; step 0 is the first one, with the own keys.",
      {"finish": lambda table: table.flip(0)}),
     ("These are booleans; return whole numbers, 0, 1 or 2.", {"finish": lambda table: table > 0}),
-    ("The two axes of the chunks are joined; the shape is (world, 2, 2).", {"finish": lambda table: table.flatten(1)}),
+    ("The two axes of the pieces are joined; the shape is (world, 2, 2).", {"finish": lambda table: table.flatten(1)}),
     ("This is one step; return all of them, (world, 2, 2).", {"finish": lambda table: table[0]}),
-    ("These are numbers of blocks for each step; return a mark for each pair of chunks, (world, 2, 2).",
+    ("These are numbers of pairs for each step; return a mark for each pair of pieces, (world, 2, 2).",
      {"finish": lambda table: (table > 0).sum((1, 2))}),
 ))  # fmt: skip
 
@@ -141,9 +141,9 @@ EXERCISE = Exercise(
     name="zigzag_schedule", answer="schedule", title="The schedule of a zigzag ring", kind="Implement",
     points=2, difficulty=3, minutes=15, needs="section 'Zigzag gives all machines the same work' of chapter 12",
     judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Write down for a ring of 3 which two chunks each rank holds. Whose keys does rank 2 have at step 1?",
-           "The own chunks are rank and 2 * world - 1 - rank. At step s the keys are those of rank (rank - s) % world. "
-           "Then compare the number of a query chunk with that of a key chunk.",
-           "Three loops, over steps, own chunks and arriving chunks: 2 where the key chunk is the earlier one, 1 where "
+    hints=("Write down for a ring of 3 which two pieces each machine holds. Whose keys does machine 2 have at step 1?",
+           "The own pieces are rank and 2 * world - 1 - rank. At step s the keys are those of rank (rank - s) % world. "
+           "Then compare the number of a query piece with that of a key piece.",
+           "Three loops, over steps, own pieces and arriving pieces: 2 where the key piece is the earlier one, 1 where "
            "both are the same, 0 otherwise."),
 )  # fmt: skip
