@@ -4,6 +4,7 @@ import matplotlib as mpl
 import pytest
 
 from attncourse.show import diagrams
+from attncourse.show.diagrams.tile_walk import GONE
 from attncourse.show.diagrams.vectors import ROLES
 from attncourse.show.figure import INK
 
@@ -40,24 +41,27 @@ def test_areas_are_in_one_scale():
 
 def test_the_walk_computes_each_visible_tile_once():
     figure = FIGURES["tile_walk"]()
-    tiles = [
-        (patch.get_y(), patch.get_x()) for ax in figure.canvas.axes for patch in filled(ax, INK)
-    ]
+    walk = figure.canvas.axes[:6]
+    tiles = [(patch.get_y(), patch.get_x()) for ax in walk for patch in filled(ax, INK)]
     assert tiles == [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
-    hidden = [sum(p.get_hatch() == "////" for p in ax.patches) for ax in figure.canvas.axes]
+    hidden = [sum(p.get_hatch() == "////" for p in ax.patches) for ax in walk]
     assert hidden == [3] * 6
     assert "3 tiles above the diagonal" in figure.alt
 
 
-def test_an_output_is_full_after_its_last_tile():
-    shares = []
-    for ax in FIGURES["tile_walk"]().canvas.axes:
+def turns() -> list:
+    """The axes of the walk's turns, without its key."""
+    return FIGURES["tile_walk"]().canvas.axes[:6]
+
+
+def test_an_output_is_full_after_its_last_tile_and_then_gone():
+    shares, gone = [], []
+    for ax in turns():
+        gone.append(len(filled(ax, GONE)))
         shares.append([patch.get_width() / 0.7 for patch in filled(ax, ROLES["output"])])
     assert shares[0] == pytest.approx([1, 0, 0])
-    assert shares[3] == pytest.approx([1, 1, 1 / 3])
-    assert shares[5] == pytest.approx([1, 1, 1])
-    ends = [
-        any(t.get_text() == "divide, write" for t in ax.texts)
-        for ax in FIGURES["tile_walk"]().canvas.axes
-    ]
+    assert shares[3] == pytest.approx([0, 0, 1 / 3])
+    assert shares[5] == pytest.approx([0, 0, 1])
+    assert gone == [0, 1, 1, 2, 2, 2]
+    ends = [any(t.get_text() == "divide, write" for t in ax.texts) for ax in turns()]
     assert ends == [True, False, True, False, False, True]
