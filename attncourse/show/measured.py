@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Canvas
 
 from attncourse.show.figure import STYLE, Figure
 
-NOT_YET = "not measured yet"
+NOT_YET = "Not measured yet, for lack of a card:"
 
 
 class Measured:
@@ -26,15 +26,22 @@ class Measured:
         for name in questions:
             self.found[name] = [x["tables"][name] for x in files if name in x.get("tables", {})]
 
+    @property
+    def open(self) -> list[str]:
+        """The questions without an answer."""
+        return [self.questions[name] for name, tables in self.found.items() if not tables]
+
     def __repr__(self) -> str:
-        counts = {name: f"{len(x)} cards" if x else NOT_YET for name, x in self.found.items()}
-        return "\n".join(f"{self.questions[name]} {counts[name]}" for name in self.questions)
+        lines = [f"{self.questions[name]} {len(x)} cards" for name, x in self.found.items() if x]
+        return "\n".join(lines + [f"{NOT_YET} {' '.join(self.open)}"] * bool(self.open))
 
     def _repr_markdown_(self) -> str:
         parts = []
-        for name, question in self.questions.items():
-            tables = [as_markdown(table) for table in self.found[name]]
-            parts.append(f"**{question}** " + ("\n\n" + "\n\n".join(tables) if tables else NOT_YET))
+        for name, tables in self.found.items():
+            if tables:
+                parts += [f"**{self.questions[name]}**", *map(as_markdown, tables)]
+        if self.open:
+            parts += [NOT_YET, "\n".join(f"- {question}" for question in self.open)]
         return "\n\n".join(parts)
 
 

@@ -42,7 +42,11 @@ def programs(code: compiled.Code) -> int:
 
 
 def letter(instruction: str) -> str:
-    return LETTERS.get(compiled.kind(instruction), "o")
+    """Its place in a strip: q ends a group of products; y waits until one group runs, z until none does."""
+    if wait := re.search(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x([01])", instruction):
+        return "zy"[int(wait[1])]
+    found = LETTERS.get(compiled.kind(instruction), "o")
+    return "q" if found == "p" and instruction.endswith("gsb0") else found
 
 
 def strip(turn: list[str]) -> str:
@@ -53,18 +57,15 @@ def strip(turn: list[str]) -> str:
 def hidden(turn: list[str]) -> int:
     """Exponentials that start while a product of matrices is under way.
 
-    Products run on their own from the instruction that closes a group ("gsb0") until a wait leaves no more than so
-    many groups. The turn is walked through twice, because a product may begin in the turn before.
+    Products run on their own from the instruction that ends a group until a wait leaves no more than so many
+    groups. The turn is walked through twice, because a product may begin in the turn before.
     """
     under_way, found = 0, 0
     for _ in range(2):
         found = 0
-        for instruction in turn:
-            found += letter(instruction) == "e" and under_way > 0
-            if letter(instruction) == "p":
-                under_way += instruction.endswith("gsb0")
-            elif wait := re.search(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x(\d+)", instruction):
-                under_way = min(under_way, int(wait[1], 16))
+        for x in map(letter, turn):
+            found += x == "e" and under_way > 0
+            under_way = {"q": under_way + 1, "y": min(under_way, 1), "z": 0}.get(x, under_way)
     return found
 
 

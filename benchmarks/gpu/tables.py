@@ -276,8 +276,9 @@ def named_kernel(row: tuple) -> str:
 def strips(cells: dict) -> dict:
     return {
         "caption": "The instructions of one turn of the inner loop, in order",
-        "note": "How many of a kind follow each other: p starts a product of matrices, w waits, e is an exponential, "
-        "l loads a tile ahead, s spills a register, o is anything else.",
+        "note": "How many of a kind follow each other: p starts a product of matrices, q the last of a group, y waits "
+        "until one group of products is under way, z until none is, w for something else, e is an exponential, l "
+        "loads a tile ahead, s spills a register, o is anything else.",
         "columns": ["kernel", "instructions"],
         "rows": [
             [named_kernel(row), cells[("strips", row, "turn")]] for row in measured(cells, "strips")

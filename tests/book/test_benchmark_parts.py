@@ -83,7 +83,7 @@ TURN = [
 
 
 def test_an_exponential_is_hidden_while_a_product_runs():
-    assert machine_code.strip(TURN) == "1p 1e 1p 1w 1e 1w 1e 1o 1s"
+    assert machine_code.strip(TURN) == "1q 1e 1q 1y 1e 1z 1e 1o 1s"
     assert machine_code.hidden(TURN) == 2
     late = TURN[2:3] + TURN[6:7]
     assert machine_code.hidden(late[::-1]) == 1, "begun in the turn before"

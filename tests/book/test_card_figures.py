@@ -12,12 +12,13 @@ from support.notebooks import ROOT, cells
 
 from attncourse.lab import cards
 from attncourse.show import diagrams
+from attncourse.show.diagrams.machine_code import LANES, under_way
 from attncourse.show.figure import Figure
 from attncourse.show.listing import Passages, passage
 from attncourse.show.measured import Measured, charts
 
 KINDS = {(0, 0): "masked", (1, 0): "plain", (1, 1): "masked"}
-TURN = "pweoel"
+TURN = "pqweoezl"
 FIGURES = {
     "levels": lambda: diagrams.memory_levels([("big", "2 GB"), ("small", "1 KiB")], ["3", ""], "cores"),
     "roof": lambda: diagrams.roofline({"A": (100, 1), "B": (10, 1)}, {"x": 50.0, "y": 400.0}, on="A"),
@@ -48,7 +49,14 @@ def test_a_point_lies_on_the_roof():
 def test_tiles_and_instructions_are_counted():
     assert "1 above the diagonal are left out, 2 need a mask, 1 need none" in FIGURES["tiles"]().alt
     lanes = FIGURES["code"]().canvas.axes[0].collections
-    assert [x.get_positions() for x in lanes] == [[0], [2, 4], [5], [1]]
+    assert [x.get_positions() for x in lanes[:4]] == [[0, 1], [3, 5], [7], [2, 6]]
+
+
+def test_a_product_runs_until_a_wait_ends_its_group():
+    (line,) = FIGURES["code"]().canvas.axes[0].collections[len(LANES) :]
+    assert [x[:, 0].tolist() for x in line.get_segments()] == [[0, 6]]
+    assert under_way("pqpqyoz") == [(0, 4), (2, 6)], "one group may still run after y"
+    assert under_way("ozpqo") == [(0, 1), (2, 5)], "on into the next turn"
 
 
 def test_a_passage_is_read_from_the_file():
@@ -71,7 +79,7 @@ def test_a_passage_that_is_gone_is_noticed():
 def test_what_was_not_measured_is_said_to_be(tmp_path):
     questions = {"ladder": "What helps?", "parts": "What costs?"}
     assert repr(Measured(questions, tmp_path / "none")) == (
-        "What helps? not measured yet\nWhat costs? not measured yet"
+        "Not measured yet, for lack of a card: What helps? What costs?"
     )
     table = {
         "caption": "Steps",
@@ -82,8 +90,8 @@ def test_what_was_not_measured_is_said_to_be(tmp_path):
     (tmp_path / "flash_cpu.json").write_text(json.dumps({"rows": []}))
     (tmp_path / "flash_a100.json").write_text(json.dumps({"tables": {"ladder": table}}))
     text = Measured(questions, tmp_path)._repr_markdown_()
-    assert "**What helps?** \n\n*Steps*\n\n| step | ms |\n| --- | --- |\n| tiles | – |" in text
-    assert text.endswith("**What costs?** not measured yet")
+    assert "**What helps?**\n\n*Steps*\n\n| step | ms |\n| --- | --- |\n| tiles | – |" in text
+    assert text.endswith("Not measured yet, for lack of a card:\n\n- What costs?")
 
 
 def test_what_was_measured_becomes_curves_and_bars(tmp_path):

@@ -72,9 +72,10 @@ def roofline(
 
 
 def _beside(intensity: float, ridge: float) -> dict:
-    """Where the name of a point stands: above the roof, and inside the picture."""
+    """Where the name of a point stands: above the roof, off the lines, and inside the picture."""
     if intensity < 10:
-        return {"xytext": (0, 9), "ha": "left", "va": "bottom"}
+        line = {"arrowstyle": "-", "color": ACCENT, "linewidth": 0.8}
+        return {"xytext": (-18, 56), "ha": "left", "va": "bottom", "arrowprops": line}
     if intensity < ridge:
         return {"xytext": (-9, 3), "ha": "right", "va": "bottom"}
     return {"xytext": (0, 9), "ha": "center", "va": "bottom"}

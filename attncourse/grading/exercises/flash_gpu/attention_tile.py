@@ -158,7 +158,7 @@ MISTAKES = Mistakes(Mistake(says, Program(**steps)) for says, steps in (
 
 EXERCISE = Exercise(
     name="attention_tile", title="One tile in Triton", kind="Implement", requires="triton",
-    points=3, difficulty=4, minutes=30, needs="section 'A program for a block of numbers' of chapter 11",
+    points=3, difficulty=4, minutes=30, needs="exercise 2, section 'The kernel beside tiled' of chapter 11",
     judge=Launches(definition, launches, start, refuse), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Which rows does this program have, and where in memory do the key and the value of key j begin?",
            "KV + keys[:, None] * 2 * D + features is the address of the keys, that plus D the one of the values. tl.dot(q, "

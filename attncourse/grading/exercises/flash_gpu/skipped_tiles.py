@@ -136,7 +136,7 @@ MISTAKES = Mistakes(Mistake(says, partial(tiles, **steps)) for says, steps in (
 
 EXERCISE = Exercise(
     name="skipped_tiles", title="Skipped, masked, whole", kind="Predict",
-    points=2, difficulty=3, minutes=15, needs="section 'Half of the tiles are never computed' of chapter 11",
+    points=2, difficulty=3, minutes=15, needs="section 'Which tiles are never computed' of chapter 11",
     judge=Counts(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Draw a tile and its four corners. Which of them is hidden last, and which is hidden first?",
            "The lower left corner is hidden last: it is the last row that exists, with the first column. The upper right "
