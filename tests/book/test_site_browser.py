@@ -197,6 +197,7 @@ def test_page(path, tab, axe):
     page.evaluate(axe)
     tab.problems += page.evaluate(FORMULA_PROBLEMS)
     page.evaluate(UNFOLD)
+    page.evaluate(THEME, "light")
     tab.look_at_colours("light")
     tab.check_width("phone")
     page.evaluate(THEME, "dark")
