@@ -50,6 +50,11 @@ def run(tmp_path, monkeypatch):
     return run
 
 
+def test_what_python_leaves_behind_is_no_source():
+    """It comes with the first run, so that a second one would prove everything again."""
+    assert not [x for paths in proofs.DEPENDS.values() for x in paths if "__pycache__" in x]
+
+
 def test_what_is_missing_changes_when_it_comes(run):
     (run.root / "code" / "steps.py").unlink()
     (run.root / "code").rmdir()

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -72,10 +73,12 @@ def test_nothing_runs_on_when_the_owner_is_killed(walls):
         owner.wait()
     assert len(running) >= 4, "the owner, the zygote, the worker and its child"
     assert ended(running)
-    # What stays of an owner that was killed: a folder with our own code, and empty cgroups.
-    shutil.rmtree(said["folder"])
+    # What stays of an owner that was killed: a folder with our own code, and empty cgroups. The next
+    # grader sweeps them away, and other tests start graders.
+    shutil.rmtree(said["folder"], ignore_errors=True)
     for folder in said["cgroups"]:
-        Path(folder).rmdir()
+        with suppress(FileNotFoundError):
+            Path(folder).rmdir()
     if walls == "walls":
         walls_stand(said["walls"])
 

@@ -18,19 +18,21 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / ".proofs"
 ALWAYS = ("requirements.txt", "pyproject.toml", "tests/conftest.py", "tests/support")
+NO_SOURCES = {"__pycache__", "_build", "build"}
 # What the tests of a folder depend on besides their own files. The mechanism imports no judge.
 MECHANISM = tuple(
-    f"attncourse/{path.name}" for path in (ROOT / "attncourse").iterdir() if path.name != "grading"
+    f"attncourse/{path.name}"
+    for path in (ROOT / "attncourse").iterdir()
+    if path.name not in {"grading", *NO_SOURCES}
 )
 DEPENDS = {
     "tests/mechanism": (*MECHANISM, "benchmarks"),
     "tests/exercises": ("attncourse", "exercises", "tools"),
     "tests/grader": ("attncourse", "attngrade", "exercises", "benchmarks", "chapters/teachers.md"),
     "tests/book": (".",),
-    "chapters": MECHANISM,
+    "chapters": (*MECHANISM, "benchmarks/results"),
     "exercises/solutions": ("attncourse",),
 }
-NO_SOURCES = {"__pycache__", "_build", "build"}
 
 
 @cache
