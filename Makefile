@@ -30,8 +30,8 @@ help:
 	@echo "make bench              measure the figures that the book shows"
 	@echo "make repository URL=... point the notebooks at your fork"
 
-# Four workers on two cores: tests of the sandbox and of the browser wait most of their time.
-PYTEST := $(BIN)/python -m pytest --nbval -n 4 --dist loadscope --no-loadscope-reorder
+# Three workers on two cores: tests of the sandbox and of the browser wait much of their time.
+PYTEST := $(BIN)/python -m pytest --nbval -n 3 --dist loadscope --no-loadscope-reorder
 
 # The kernels' tests were written for this version: its interpreter, and its compiler's output.
 TRITON := triton==3.7.1
