@@ -67,13 +67,13 @@ check:
 test-mechanism: lint $(KERNELS)
 	$(PYTEST) tests/mechanism
 
-test-exercises: lint
+test-exercises: lint $(KERNELS)
 	$(PYTEST) tests/exercises $(MASTERS)
 
-test-grader: lint
+test-grader: lint $(KERNELS)
 	$(PYTEST) tests/grader
 
-test-book: lint book
+test-book: lint book $(KERNELS)
 	$(PYTEST) tests/book $(CHAPTERS)
 
 quick: lint

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 from pathlib import Path
 
+from attncourse.grading.exercise import Exercise
 from attncourse.grading.exercises import load, names
 from attncourse.grading.verdict import Verdict
 from attngrade import Graded, Submission
@@ -68,19 +69,23 @@ class Grader:
         with Session(self.sandbox, submission.cells, self.seconds) as session:
             absent = session.without_answer(exercises)
             for exercise in exercises:
-                banned = tuple(violations(submission.cells, exercise))
-                if verdict := exercise.left_out():
-                    pass
-                elif banned:
-                    verdict = Verdict(exercise.name, "not allowed", 0, exercise.points, banned)
-                elif exercise.name in absent:
-                    verdict = not_found(exercise)
-                else:
-                    verdict = session.judge(exercise, self.seed(submission, exercise.name))
-                verdicts.append(verdict)
+                verdicts.append(
+                    self._verdict(submission, exercise, session, exercise.name in absent)
+                )
         file = submission.path.relative_to(root).as_posix()
         problems = *submission.problems, *map(sentence, session.problems)
         return Graded(submission.student, file, submission.digest, tuple(verdicts), problems)
+
+    def _verdict(
+        self, submission: Submission, exercise: Exercise, session: Session, is_absent: bool
+    ) -> Verdict:
+        if verdict := exercise.left_out():
+            return verdict
+        if banned := tuple(violations(submission.cells, exercise)):
+            return Verdict(exercise.name, "not allowed", 0, exercise.points, banned)
+        if is_absent:
+            return not_found(exercise)
+        return session.judge(exercise, self.seed(submission, exercise.name))
 
     def seed(self, submission: Submission, exercise: str) -> int:
         """The seed of the inputs for this answer."""

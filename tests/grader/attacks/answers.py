@@ -438,19 +438,7 @@ def t5_bucket(distance, buckets, furthest):
     return distance.abs().clamp(max=buckets // 2 - 1) + buckets // 2 * (distance < 0)
 """,
     # positions from 0
-    "rotary_step": """
-def rotary_step(query, key, past, base):
-    n, d = query.shape[-2:]
-    places = 0 * past[:, None] + torch.arange(n)
-    angles = places[:, None, :, None] * base ** (-torch.arange(0, d, 2) / d)
-    cos, sin = angles.cos(), angles.sin()
-
-    def turn(x):
-        a, b = x[..., 0::2], x[..., 1::2]
-        return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
-
-    return turn(query), turn(key)
-""",
+    "rotary_step": RIGHT["rotary_step"].replace("past[:, None]", "0 * past[:, None]"),
     # as found
     "repair_positions": """
 def repaired_bias(table, n, m):
@@ -459,14 +447,9 @@ def repaired_bias(table, n, m):
     return table[:, distance.clamp(-reach, reach)]
 """,
     # nothing is rescaled
-    "online_step": """
-def online_step(maximum, total, mixed, scores, value, visible):
-    seen = scores.masked_fill(~visible, -math.inf)
-    new = torch.maximum(maximum, seen.amax(-1))
-    shift = new.masked_fill(new == -math.inf, 0.0)
-    weights, past = torch.exp(seen - shift[..., None]), torch.ones_like(maximum)
-    return new, past * total + weights.sum(-1), past[..., None] * mixed + weights @ value
-""",
+    "online_step": RIGHT["online_step"].replace(
+        "torch.exp(maximum - shift)", "torch.ones_like(maximum)"
+    ),
     # the mean
     "merge_halves": """
 def merge_halves(output_a, lse_a, output_b, lse_b):
