@@ -97,7 +97,8 @@ def details(verdict: Verdict) -> list[str]:
     lines = list(verdict.findings[:SHOWN_FINDINGS])
     if verdict.status == "not attempted":
         title = load(verdict.name).title
-        lines.insert(0, f"{title}. Replace the stub, then run this cell again.")
+        title += "" if title.endswith("?") else "."
+        lines.insert(0, f"{title} Replace the stub, then run this cell again.")
     if len(verdict.findings) > SHOWN_FINDINGS:
         lines.append(f"... and {len(verdict.findings) - SHOWN_FINDINGS} more")
     return lines
