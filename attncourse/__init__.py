@@ -24,7 +24,7 @@ from attncourse.variants.flash import flash_attention
 from attncourse.variants.latent import LatentAttention
 
 # The only place: pyproject.toml and the first cell of the notebooks read it here.
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 __all__ = [
     "AttentionOnly",
