@@ -20,8 +20,10 @@ from attncourse.layers import (
 )
 from attncourse.positions import rotary, sinusoidal
 from attncourse.steps import attention, scaled_dot_product_attention
+from attncourse.variants.bigbird import bigbird_attention, bigbird_mask, bigbird_plan
 from attncourse.variants.flash import flash_attention
 from attncourse.variants.latent import LatentAttention
+from attncourse.variants.longformer import LongformerAttention, longformer_attention
 
 # The only place: pyproject.toml and the first cell of the notebooks read it here.
 __version__ = "0.5.0"
@@ -33,17 +35,22 @@ __all__ = [
     "GroupedQueryAttention",
     "KVCache",
     "LatentAttention",
+    "LongformerAttention",
     "MultiHeadAttention",
     "MultiQueryAttention",
     "SelfAttention",
     "Translator",
     "attention",
+    "bigbird_attention",
+    "bigbird_mask",
+    "bigbird_plan",
     "cached_attention",
     "cost",
     "decode",
     "flash_attention",
     "group_kv_heads",
     "lab",
+    "longformer_attention",
     "masks",
     "merge_heads",
     "positions",

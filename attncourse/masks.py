@@ -92,6 +92,36 @@ def present(keys: Bool[Tensor, "b m"]) -> MaskMod:
 
 
 @named
+def global_tokens(is_global: Bool[Tensor, "b n"]) -> MaskMod:
+    """A global token reads every token, and every token reads it.
+
+        visible(b, i, j) = is_global(b, i) or is_global(b, j)
+
+    Args:
+        is_global: ``True`` for the tokens that everyone may read, for example ``tokens == cls_id``. A batch
+            of 1 holds for all samples, if the rule is asked about one sample.
+
+    Raises:
+        TypeError: another dtype than bool.
+
+    Cost: keeps 2 g n - g^2 of n n pairs for g global tokens.
+    Reduces to: no mask when every token is global; nothing is visible when none is.
+    Source: beltagy2020, section 3.1.
+    Chapter: 14_global_local.
+    """
+    if is_global.dtype != torch.bool:
+        raise TypeError(
+            f"is_global must be bool, True = a global token; got {is_global.dtype}. Use "
+            f"is_global.bool() if 1 marks a global token"
+        )
+
+    def rule(b, h, q_idx, kv_idx):
+        return is_global[b, q_idx] | is_global[b, kv_idx]
+
+    return rule
+
+
+@named
 def all_of(*mask_mods: MaskMod) -> MaskMod:
     """A pair is visible when every rule allows it. No rule at all allows everything."""
 

@@ -116,6 +116,15 @@ def look_back(
     return Batch((tokens,), targets)
 
 
+def broadcast(generator: Generator, batch: int = 64, length: int = 40, vocab: int = 16) -> Batch:
+    """Every position names the token at position 0: word must reach all of them, however far they are.
+
+    The other tokens are noise. Who does not hear of position 0 is right once in ``vocab`` times.
+    """
+    tokens = random_tokens(generator, batch, length, vocab)
+    return Batch((tokens,), tokens[:, :1].expand(-1, length).clone())
+
+
 def digit_sums(generator: Generator, batch: int = 32, length: int = 10) -> Batch:
     """Report the last digit of each digit plus the one before it: 7 after 8 is 5.
 

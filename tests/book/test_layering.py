@@ -33,12 +33,13 @@ GROUND = ("steps", "masks", "scores", "positions")
 MAY_IMPORT = {
     **dict.fromkeys(("mods", "positions", "spec", "cost"), ()),
     **dict.fromkeys(("steps", "masks", "scores"), ("mods",)),
+    "spec_sparse": ("spec",),
     "layers": GROUND,
     "cache": (*GROUND, "layers"),
-    "variants": (*GROUND, "layers", "cache", "variants"),
+    "variants": ("mods", *GROUND, "layers", "cache", "variants"),
     "lab": (*GROUND, "layers", "cache", "variants", "lab"),
     "show": ("show",),
-    "grading": ("grading", "spec"),
+    "grading": ("grading", "spec", "spec_sparse"),
     "attngrade": ("attngrade", "grading"),  # nothing of the course imports it
 }
 BOOTSTRAP = {"importlib", "os", "subprocess", "sys"}

@@ -1,0 +1,87 @@
+"""The definitions of attention that reads fewer keys, as literal loops; see `attncourse.spec`."""
+
+import torch
+from torch import Tensor
+
+from attncourse.spec import linear, merge_heads, scaled_dot_product_attention, split_heads
+
+
+def global_tokens(is_global: Tensor) -> Tensor:
+    """visible(b, 0, i, j) = is_global(b, i) or is_global(b, j): beltagy2020, section 3.1."""
+    return torch.tensor([[[[bool(i or j) for j in row] for i in row]] for row in is_global])
+
+
+def longformer_mask(is_global: Tensor, left: int, right: int) -> Tensor:
+    """visible(b, 0, i, j): j stands in the window of i, or one of the two is global."""
+    visible = global_tokens(is_global)
+    n = visible.size(-1)
+    for i in range(n):
+        for j in range(max(0, i - left), min(n, i + right + 1)):
+            visible[:, :, i, j] = True
+    return visible
+
+
+def longformer_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    is_global: Tensor,
+    left: int,
+    right: int,
+    own: tuple[Tensor, Tensor, Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Output and weights of beltagy2020, section 3.1; ``own`` is what the rows of global tokens use."""
+    visible = longformer_mask(is_global, left, right)
+    local = scaled_dot_product_attention(query, key, value, visible)
+    of_global = scaled_dot_product_attention(*(own or (query, key, value)), visible)
+    return tuple(
+        torch.stack(
+            [
+                torch.stack([(b if g else a)[s, :, i] for i, g in enumerate(row)], dim=1)
+                for s, row in enumerate(is_global)
+            ]
+        )
+        for a, b in zip(local, of_global, strict=True)
+    )
+
+
+def longformer_layer(
+    x: Tensor, params: dict[str, Tensor], num_heads: int, is_global: Tensor, left: int, right: int
+) -> tuple[Tensor, Tensor]:
+    """Output and weights of `LongformerAttention`; ``params`` as its parameters are called."""
+
+    def project(name: str, x: Tensor) -> Tensor:
+        return linear(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
+
+    q, k, v, *own = (
+        split_heads(project(f"{name}_proj", x), num_heads)
+        for name in ("q", "k", "v", "q_global", "k_global", "v_global")
+    )
+    heads, weights = longformer_attention(q, k, v, is_global, left, right, tuple(own))
+    return project("out_proj", merge_heads(heads)), weights
+
+
+def bigbird_mask(blocks: Tensor, block_size: int) -> Tensor:
+    """visible(0, h, i, j): block 0 and the last one read all, row r of (h, rows, k) says what block r + 1 reads."""
+    last = blocks.size(1) + 1
+    n = (last + 1) * block_size
+    visible = torch.zeros(1, blocks.size(0), n, n, dtype=torch.bool)
+    for h in range(blocks.size(0)):
+        for i in range(n):
+            for j in range(n):
+                row = i // block_size
+                read = row in (0, last) or j // block_size in blocks[h, row - 1].tolist()
+                visible[0, h, i, j] = read
+    return visible
+
+
+def hops(visible: Tensor) -> Tensor:
+    """The shortest way from j to i along the pairs of (n, n) that are visible; -1 where there is none."""
+    n = visible.size(0)
+    far = n + 1
+    d = [[0 if i == j else 1 if visible[i, j] else far for j in range(n)] for i in range(n)]
+    for k in range(n):
+        for i in range(n):
+            for j in range(n):
+                d[i][j] = min(d[i][j], d[i][k] + d[k][j])
+    return torch.tensor([[-1 if x >= far else x for x in row] for row in d])

@@ -1,0 +1,144 @@
+"""BigBird: blocks of tokens read their neighbours, the first and the last block, and a few at random."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attncourse.mods import Index, MaskMod
+
+
+class BigBirdPlan(NamedTuple):
+    """Which blocks of keys each block of queries reads, apart from the first and last, which read all.
+
+    Args:
+        num_blocks: of the sequence. Block 0 and block ``num_blocks - 1`` are global.
+        blocks: row r stands for block r + 1. Its columns: the two global blocks, the neighbour before, the
+            block itself, the neighbour behind, and then the random ones. They differ from head to head.
+    """
+
+    num_blocks: int
+    blocks: Int[Tensor, "h rows k"]
+
+    def __repr__(self) -> str:
+        heads, _, k = self.blocks.shape
+        return f"BigBirdPlan(num_blocks={self.num_blocks}, num_random={k - 5}, num_heads={heads})"
+
+    @property
+    def counted(self) -> Bool[Tensor, "h rows k"]:
+        """``False`` where a block stands for the second time: block 1's neighbour before is block 0."""
+        same = self.blocks[..., :, None] == self.blocks[..., None, :]
+        return ~same.tril(-1).any(-1)
+
+
+def bigbird_plan(num_blocks: int, num_random: int, num_heads: int, seed: int = 0) -> BigBirdPlan:
+    """Draw the random blocks of every row and head, and write down who reads what.
+
+    Args:
+        num_blocks: of the sequence; up to 4 every block reads every other.
+        num_random: random blocks of a row, none of which it reads anyway.
+        num_heads: each draws its own.
+        seed: the same one gives the same plan.
+
+    Raises:
+        ValueError: a row has fewer blocks left to draw from than num_random.
+
+    Cost: num_heads * (num_blocks - 2) * (5 + num_random) numbers.
+    Source: zaheer2020, section 2, and appendix D for the blocks.
+    Chapter: 14_global_local.
+    """
+    if num_blocks < 1 or not 0 <= num_random <= max(0, num_blocks - 5):
+        raise ValueError(
+            f"a row reads up to 5 blocks anyway and draws num_random from the others; got num_blocks="
+            f"{num_blocks} and num_random={num_random}. Use smaller blocks, or fewer random ones"
+        )
+    generator, last = torch.Generator().manual_seed(seed), num_blocks - 1
+    blocks = torch.zeros(num_heads, max(0, num_blocks - 2), 5 + num_random, dtype=torch.int64)
+    for head in range(num_heads):
+        for row in range(1, last):
+            fixed = [0, last, row - 1, row, row + 1]
+            others = torch.tensor([c for c in range(num_blocks) if c not in fixed]).long()
+            drawn = others[torch.randperm(len(others), generator=generator)[:num_random]]
+            blocks[head, row - 1] = torch.cat([torch.tensor(fixed), drawn])
+    return BigBirdPlan(num_blocks, blocks)
+
+
+def bigbird_mask(plan: BigBirdPlan, block_size: int) -> MaskMod:
+    """The plan as a rule about pairs of tokens.
+
+        visible(h, i, j) = block of j is read by block of i, in head h
+
+    Args:
+        plan: see `bigbird_plan`.
+        block_size: tokens of a block.
+
+    Chapter: 14_global_local.
+    """
+    table = torch.ones(len(plan.blocks), plan.num_blocks, plan.num_blocks, dtype=torch.bool)
+    table[:, 1:-1] = False
+    table[:, 1:-1].scatter_(2, plan.blocks, True)
+
+    def rule(b: Index, h: Index, q_idx: Index, kv_idx: Index):
+        return table[h, q_idx // block_size, kv_idx // block_size]
+
+    return rule
+
+
+def bigbird_attention(
+    query: Float[Tensor, "b h n d"],
+    key: Float[Tensor, "b h n d"],
+    value: Float[Tensor, "b h n e"],
+    plan: BigBirdPlan,
+    block_size: int,
+    *,
+    scale: float | None = None,
+) -> Float[Tensor, "b h n e"]:
+    """The blocks that the plan names are gathered, and each row has one softmax over them.
+
+        o_i = sum_j softmax_j(q_i . k_j / sqrt(d)) v_j      over all j in the blocks that i's block reads
+
+    Args:
+        query, key, value: n = num_blocks * block_size.
+        plan: see `bigbird_plan`.
+        block_size: tokens of a block.
+        scale: ``None`` means 1 / sqrt(head_dim).
+
+    Raises:
+        ValueError: a length or a number of heads that the plan does not fit.
+
+    Cost: 2 n (7 + num_random) block_size (d + e) FLOPs per head, and memory for 5 + num_random copies of
+        key and value.
+    Reduces to: full attention when there are no more than 4 blocks.
+    Source: zaheer2020, appendix D.
+    Chapter: 14_global_local.
+    """
+    _check(query, key, value, plan, block_size)
+    if plan.num_blocks < 3:
+        return F.scaled_dot_product_attention(query, key, value, scale=scale)
+    heads = torch.arange(plan.blocks.size(0), device=query.device)[:, None, None]
+
+    def gathered(x: Tensor) -> Tensor:  # (b, h, rows, k * block_size, width)
+        return x.unflatten(2, (-1, block_size))[:, heads, plan.blocks].flatten(3, 4)
+
+    first, inner, last = query.split([block_size, query.size(2) - 2 * block_size, block_size], 2)
+    counted = plan.counted.repeat_interleave(block_size, -1)[:, :, None]
+    ends = F.scaled_dot_product_attention(torch.cat([first, last], 2), key, value, scale=scale)
+    middle = F.scaled_dot_product_attention(
+        inner.unflatten(2, (-1, block_size)), gathered(key), gathered(value), counted, scale=scale
+    ).flatten(2, 3)
+    return torch.cat([ends[:, :, :block_size], middle, ends[:, :, block_size:]], 2)
+
+
+def _check(query, key, value, plan, block_size) -> None:
+    if query.shape != key.shape or key.shape[:3] != value.shape[:3]:
+        raise ValueError(
+            f"query, key and value must be of the same tokens and heads; got query "
+            f"{tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+        )
+    if query.size(2) != plan.num_blocks * block_size or query.size(1) != plan.blocks.size(0):
+        raise ValueError(
+            f"the plan is for {plan.blocks.size(0)} heads and {plan.num_blocks} blocks of "
+            f"{block_size} tokens; got query {tuple(query.shape)}. Pad the sequence, or make another plan"
+        )
