@@ -24,6 +24,7 @@ from attncourse.variants.bigbird import bigbird_attention, bigbird_mask, bigbird
 from attncourse.variants.flash import flash_attention
 from attncourse.variants.latent import LatentAttention
 from attncourse.variants.longformer import LongformerAttention, longformer_attention
+from attncourse.variants.window import SlidingWindowAttention, sliding_window_attention
 
 # The only place: pyproject.toml and the first cell of the notebooks read it here.
 __version__ = "0.5.0"
@@ -39,6 +40,7 @@ __all__ = [
     "MultiHeadAttention",
     "MultiQueryAttention",
     "SelfAttention",
+    "SlidingWindowAttention",
     "Translator",
     "attention",
     "bigbird_attention",
@@ -58,6 +60,7 @@ __all__ = [
     "scaled_dot_product_attention",
     "scores",
     "sinusoidal",
+    "sliding_window_attention",
     "spec",
     "split_heads",
     "steps",

@@ -44,6 +44,63 @@ def causal_at(offset: int) -> MaskMod:
 
 
 @named
+def sliding_window(left: int, right: int) -> MaskMod:
+    """A query reads its neighbours: some before it, itself, and some behind it.
+
+        visible(i, j) = i - left <= j <= i + right
+
+    Args:
+        left, right: neighbours on each side, 0 or more; in the middle left + 1 + right keys are seen.
+
+    Raises:
+        ValueError: a negative number of neighbours.
+
+    Cost: keeps at most n (left + 1 + right) of n m pairs.
+    Reduces to: `causal` when right = 0 and left >= n - 1.
+    Source: beltagy2020, section 3.1.
+    Chapter: 13_sliding_window.
+    """
+    if left < 0 or right < 0:
+        raise ValueError(
+            f"left and right count neighbours and must be 0 or more; got {left} and {right}. For a "
+            f"causal window of w tokens, the token itself among them, use (w - 1, 0)"
+        )
+
+    def rule(b, h, q_idx, kv_idx):
+        return (kv_idx >= q_idx - left) & (kv_idx <= q_idx + right)
+
+    return rule
+
+
+@named
+def dilated(left: int, right: int, step: int) -> MaskMod:
+    """A window with gaps: as many keys, further apart.
+
+        visible(i, j) = j - i is one of -left step, ..., -2 step, -step, 0, step, ..., right step
+
+    Args:
+        left, right: keys on each side, 0 or more.
+        step: distance from one to the next, 1 or more.
+
+    Raises:
+        ValueError: a negative number of keys, or a step below 1.
+
+    Cost: keeps at most n (left + 1 + right) of n m pairs.
+    Reduces to: `sliding_window` when step = 1.
+    Source: beltagy2020, section 3.1.
+    Chapter: 13_sliding_window.
+    """
+    if step < 1:
+        raise ValueError(f"step is a distance between keys and must be 1 or more; got {step}")
+    near = sliding_window(left * step, right * step)
+
+    def rule(b, h, q_idx, kv_idx):
+        return near(b, h, q_idx, kv_idx) & ((kv_idx - q_idx) % step == 0)
+
+    return rule
+
+
+@named
 def padding(lengths: Int[Tensor, " b"]) -> MaskMod:
     """Keys behind the end of their sample are not there.
 

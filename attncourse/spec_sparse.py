@@ -6,6 +6,19 @@ from torch import Tensor
 from attncourse.spec import linear, merge_heads, scaled_dot_product_attention, split_heads
 
 
+def sliding_window(n: int, m: int, left: int, right: int, offset: int = 0) -> Tensor:
+    """visible(i, j) = i + offset - left <= j <= i + offset + right: beltagy2020, section 3.1."""
+    first = [i + offset - left for i in range(n)]
+    last = [i + offset + right for i in range(n)]
+    return torch.tensor([[first[i] <= j <= last[i] for j in range(m)] for i in range(n)])
+
+
+def dilated(n: int, m: int, left: int, right: int, step: int) -> Tensor:
+    """visible(i, j) = j is i + step k for one of k = -left, ..., right: beltagy2020, section 3.1."""
+    seen = [[i + step * k for k in range(-left, right + 1)] for i in range(n)]
+    return torch.tensor([[j in seen[i] for j in range(m)] for i in range(n)])
+
+
 def global_tokens(is_global: Tensor) -> Tensor:
     """visible(b, 0, i, j) = is_global(b, i) or is_global(b, j): beltagy2020, section 3.1."""
     return torch.tensor([[[[bool(i or j) for j in row] for i in row]] for row in is_global])

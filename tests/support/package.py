@@ -21,6 +21,7 @@ MODULES = {  # in the order of their imports
     "online": "variants.flash.online",
     "tiled": "variants.flash.tiled",
     "flash": "variants.flash",
+    "window": "variants.window",
 }
 
 
