@@ -15,6 +15,7 @@ from attncourse.show.diagrams.mask_tables import (
     mask_too_late,
     padded_batch,
 )
+from attncourse.show.diagrams.reach import cliff, receptive_field
 from attncourse.show.diagrams.reshape import heads_diagram, multi_head_diagram
 from attncourse.show.diagrams.ring import ring_diagram, ring_timeline, ring_visits
 from attncourse.show.diagrams.sentence import arcs_diagram
@@ -22,6 +23,12 @@ from attncourse.show.diagrams.tables import one_row, score_table
 from attncourse.show.diagrams.tile_walk import tile_walk, to_scale
 from attncourse.show.diagrams.tiles import causal_tiles
 from attncourse.show.diagrams.vectors import ROLES, arcs, arrows
+from attncourse.show.diagrams.windows import (
+    causal_and_window,
+    rolling_slots,
+    shifted_windows,
+    window_blocks,
+)
 
 __all__ = [
     "ROLES",
@@ -33,7 +40,9 @@ __all__ = [
     "beyond_training",
     "blank",
     "box",
+    "causal_and_window",
     "causal_tiles",
+    "cliff",
     "clocks",
     "code_strips",
     "five_steps",
@@ -49,6 +58,8 @@ __all__ = [
     "norm_places",
     "one_row",
     "padded_batch",
+    "receptive_field",
+    "rolling_slots",
     "roofline",
     "ring_diagram",
     "ring_timeline",
@@ -56,8 +67,10 @@ __all__ = [
     "same_words",
     "samples",
     "score_table",
+    "shifted_windows",
     "tile_walk",
     "to_scale",
     "transformer_diagram",
     "turned_pairs",
+    "window_blocks",
 ]
