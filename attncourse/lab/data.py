@@ -116,13 +116,16 @@ def look_back(
     return Batch((tokens,), targets)
 
 
-def broadcast(generator: Generator, batch: int = 64, length: int = 40, vocab: int = 16) -> Batch:
-    """Every position names the token at position 0: word must reach all of them, however far they are.
+def broadcast(
+    generator: Generator, batch: int = 64, length: int = 40, vocab: int = 16, source: int = 0
+) -> Batch:
+    """Every position names the token at position ``source``, however far it is; all others are noise.
 
-    The other tokens are noise. Who does not hear of position 0 is right once in ``vocab`` times.
+    Who does not hear of it is right once in ``vocab`` times. So the share of right answers tells, position
+    by position, how far information travels.
     """
     tokens = random_tokens(generator, batch, length, vocab)
-    return Batch((tokens,), tokens[:, :1].expand(-1, length).clone())
+    return Batch((tokens,), tokens[:, source : source + 1].expand(-1, length).clone())
 
 
 def digit_sums(generator: Generator, batch: int = 32, length: int = 10) -> Batch:

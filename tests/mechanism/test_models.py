@@ -19,6 +19,7 @@ DRAWS = [
     data.induction,
     data.cipher,
     data.look_back,
+    data.broadcast,
     data.vector_lookup,
     data.attribute_copy,
 ]
@@ -61,6 +62,14 @@ def test_look_back_targets():
     assert targets.shape == (2, 9, 3)
     assert (targets[:, 0] == data.IGNORE).all()
     assert targets[:, 3:, 2].equal(tokens[:, :-3])
+
+
+def test_every_position_must_name_the_source():
+    (tokens,), targets = data.broadcast(seeded(), batch=3, length=9, source=5)
+    assert targets.shape == tokens.shape == (3, 9)
+    assert (targets == tokens[:, 5:6]).all()
+    (tokens,), targets = data.broadcast(seeded(), batch=3)
+    assert (targets == tokens[:, :1]).all()
 
 
 def test_pointers_name_what_to_fetch():

@@ -7,6 +7,7 @@ from attncourse.show.diagrams.clocks import clocks, same_words, turned_pairs
 from attncourse.show.diagrams.curves import samples
 from attncourse.show.diagrams.head_table import head_table
 from attncourse.show.diagrams.heads import head_sharing_diagram
+from attncourse.show.diagrams.hops import hop_maps, hop_strips, relay
 from attncourse.show.diagrams.lengths import beyond_training
 from attncourse.show.diagrams.machine_code import code_strips
 from attncourse.show.diagrams.mask_tables import (
@@ -49,6 +50,8 @@ __all__ = [
     "head_sharing_diagram",
     "head_table",
     "heads_diagram",
+    "hop_maps",
+    "hop_strips",
     "mask_rules",
     "mask_then_softmax",
     "mask_too_late",
@@ -59,11 +62,12 @@ __all__ = [
     "one_row",
     "padded_batch",
     "receptive_field",
-    "rolling_slots",
-    "roofline",
+    "relay",
     "ring_diagram",
     "ring_timeline",
     "ring_visits",
+    "rolling_slots",
+    "roofline",
     "same_words",
     "samples",
     "score_table",
