@@ -155,8 +155,8 @@ def global_tokens(is_global: Bool[Tensor, "b n"]) -> MaskMod:
         visible(b, i, j) = is_global(b, i) or is_global(b, j)
 
     Args:
-        is_global: ``True`` for the tokens that everyone may read, for example ``tokens == cls_id``. A batch
-            of 1 holds for all samples, if the rule is asked about one sample.
+        is_global: ``True`` for the tokens that everyone may read, for example ``tokens == cls_id``; each
+            sample has its own.
 
     Raises:
         TypeError: another dtype than bool.

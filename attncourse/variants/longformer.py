@@ -5,7 +5,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attncourse.layers import MultiHeadAttention, merge_heads, split_heads
+from attncourse.layers import merge_heads, split_heads
+from attncourse.masks import any_of, dense, global_tokens, sliding_window
+from attncourse.steps import attention
+from attncourse.variants.window import ROWS, SlidingWindowAttention, neighbours
 
 Projections = tuple[Tensor, Tensor, Tensor]
 
@@ -36,20 +39,18 @@ def longformer_attention(
         scale: ``None`` means 1 / sqrt(head_dim).
 
     Raises:
-        TypeError: is_global is not bool. ValueError: shapes that do not fit, or a negative window.
+        TypeError: is_global is not bool.
+        ValueError: shapes that do not fit, or a negative number of neighbours.
 
-    Cost: 2 n (w + g) (d + e) FLOPs per head for a window of w tokens and g global ones, at most three
-        times that w with blocks, and 2 g n (d + e) for the rows of the global tokens; memory for the inputs,
-        n g scores and one block.
+    Cost: 2 n (left + right + `ROWS` + 2 g) (d + e) FLOPs per head for g global tokens, half of the last
+        term for their own rows; memory for the inputs, one block and g n scores.
     Reduces to: a sliding window without global tokens; full attention when all are global.
     Source: beltagy2020, section 3.1.
     Chapter: 14_global_local.
     """
-    _check(query, key, value, is_global, window_size)
+    _check(query, key, value, is_global)
+    out = local_rows(query, key, value, is_global, window_size, scale)
     positions, real = listed(is_global)
-    out = local_rows(query, key, value, is_global, positions, real, window_size, scale)
-    if positions.size(1) == 0:
-        return out
     q, k, v = global_projections or (query, key, value)
     rows = F.scaled_dot_product_attention(at(q, positions), k, v, scale=scale)
     sample, slot = real.nonzero(as_tuple=True)
@@ -58,36 +59,34 @@ def longformer_attention(
 
 
 def local_rows(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+    query: Float[Tensor, "b h n d"],
+    key: Float[Tensor, "b h n d"],
+    value: Float[Tensor, "b h n e"],
     is_global: Bool[Tensor, "b n"],
-    positions: Int[Tensor, "b g"],
-    real: Bool[Tensor, "b g"],
     window_size: tuple[int, int],
-    scale: float | None,
+    scale: float | None = None,
 ) -> Float[Tensor, "b h n e"]:
-    """What every token reads that is not global: block by block, its window and the global keys.
+    """What a token reads that is not global: block by block, its window and the global keys.
 
-    Keys and values are cut once; a slice inside the loop would have a gradient as long as the whole.
+    As `attncourse.variants.window.sliding_window_attention`, with the global keys in front of each block's.
     """
-    left, right = window_size
-    size = max(left, right, 16)
-    back, ahead = -(-left // size), -(-right // size)
+    (left, right), rule = window_size, sliding_window(*window_size)
+    positions, real = listed(is_global)
     global_key, global_value = at(key, positions), at(value, positions)
-    keys, values, hidden = (x.split(size, -2) for x in (key, value, is_global[:, None, None].mT))
-    out = []
-    for c, q in enumerate(query.split(size, -2)):
-        near = slice(max(0, c - back), c + ahead + 1)
-        k = torch.cat([global_key, *keys[near]], -2)
-        v = torch.cat([global_value, *values[near]], -2)
-        i = torch.arange(c * size, c * size + q.size(-2), device=query.device)[:, None]
-        j = near.start * size + torch.arange(k.size(-2) - positions.size(1), device=query.device)
-        # A global key inside the window has been counted already.
-        window = (i - left <= j) & (j <= i + right) & ~torch.cat(hidden[near], -2).mT
-        visible = torch.cat([real[:, None, None].expand(-1, 1, q.size(-2), -1), window], -1)
-        out.append(F.scaled_dot_product_attention(q, k, v, visible, scale=scale))
-    return torch.cat(out, -2) if out else torch.zeros_like(value)
+    keys, values = key.split(ROWS, dim=2), value.split(ROWS, dim=2)
+    outputs = []
+    for block, rows in enumerate(query.split(ROWS, dim=2)):
+        first = block * ROWS
+        near = neighbours(first - left, first + ROWS - 1 + right, len(keys))
+        k = torch.cat([global_key, *keys[near]], dim=2)
+        v = torch.cat([global_value, *values[near]], dim=2)
+        i = torch.arange(first, first + rows.size(2), device=key.device)
+        j = torch.arange(near.start * ROWS, min(near.stop * ROWS, key.size(2)), device=key.device)
+        # A global key has been counted in front; in the window it is not counted again.
+        window = rule(None, None, i[:, None], j) & ~is_global[:, None, j]
+        seen = torch.cat([real[:, None].expand(-1, rows.size(2), -1), window], dim=2)[:, None]
+        outputs.append(F.scaled_dot_product_attention(rows, k, v, seen, scale=scale))
+    return torch.cat(outputs, dim=2)
 
 
 def listed(is_global: Bool[Tensor, "b n"]) -> tuple[Int[Tensor, "b g"], Bool[Tensor, "b g"]]:
@@ -103,7 +102,7 @@ def at(x: Float[Tensor, "b h n d"], positions: Int[Tensor, "b g"]) -> Float[Tens
     return x.gather(2, index)
 
 
-def _check(query, key, value, is_global, window_size) -> None:
+def _check(query, key, value, is_global) -> None:
     if is_global.dtype != torch.bool:
         raise TypeError(
             f"is_global must be bool, True = a global token; got {is_global.dtype}. Use "
@@ -120,23 +119,21 @@ def _check(query, key, value, is_global, window_size) -> None:
             f"{tuple(is_global.shape)}. If all samples have the same global tokens, "
             f"is_global.expand(batch, -1)"
         )
-    if min(window_size) < 0:
-        raise ValueError(
-            f"window_size counts the neighbours on the left and on the right, 0 or more; got {window_size}"
-        )
 
 
-class LongformerAttention(MultiHeadAttention):
-    """Self-attention with a window and global tokens, which have projections of their own.
+class LongformerAttention(SlidingWindowAttention):
+    """Self-attention with a window and global tokens, whose own rows have projections of their own.
 
-        q = x W^Q, k = x W^K, v = x W^V           for every row, whomever it reads
-        q' = x W'^Q, k' = x W'^K, v' = x W'^V     for the rows of global tokens
+        q, k, v = x W^Q, x W^K, x W^V             for every row, whomever it reads
+        q', k', v' = x W'^Q, x W'^K, x W'^V       for the rows of global tokens
 
     Args:
         embed_dim, num_heads, bias: as in `attncourse.layers.MultiHeadAttention`.
-        window_size: an int w means |i - j| <= w / 2, w // 2 neighbours on each side; or (left, right).
+        window_size: as in `attncourse.variants.window.SlidingWindowAttention`: an int w means
+            |i - j| <= w / 2, and a pair the neighbours on each side.
 
-    Cost: 7 embed_dim^2 parameters, without biases.
+    Cost: 7 embed_dim^2 parameters, without biases; see `longformer_attention`.
+    Reduces to: `SlidingWindowAttention` when no token is global.
     Source: beltagy2020, section 3.1.
     Chapter: 14_global_local.
     """
@@ -148,29 +145,50 @@ class LongformerAttention(MultiHeadAttention):
         window_size: int | tuple[int, int],
         bias: bool = True,
     ):
-        super().__init__(embed_dim, num_heads, bias=bias)
-        whole = isinstance(window_size, int)
-        self.window_size = (window_size // 2, window_size // 2) if whole else window_size
+        super().__init__(embed_dim, num_heads, window_size, bias=bias)
         self.q_global_proj = nn.Linear(embed_dim, embed_dim, bias)
         self.k_global_proj = nn.Linear(embed_dim, embed_dim, bias)
         self.v_global_proj = nn.Linear(embed_dim, embed_dim, bias)
 
-    def forward(self, x: Float[Tensor, "b n width"], is_global: Bool[Tensor, "b n"]) -> Tensor:
+    def forward(
+        self,
+        x: Float[Tensor, "b n width"],
+        is_global: Bool[Tensor, "b n"],
+        *,
+        need_weights: bool = False,
+    ):
         """The output for every token.
 
         Args:
             x: all tokens.
             is_global: ``True`` for the global ones.
+            need_weights: return (output, weights), weights (b, h, n, n); then all n n pairs are computed.
 
-        Returns: (b, n, embed_dim).
+        Returns: (b, n, embed_dim), or the pair.
         """
         self._check_inputs(x, x, x)
-        q, k, v = self.project(x, x, x)
-        own = None
-        if is_global.any():
-            own = tuple(
-                split_heads(proj(x), self.num_heads)
-                for proj in (self.q_global_proj, self.k_global_proj, self.v_global_proj)
-            )
-        out = longformer_attention(q, k, v, is_global, self.window_size, global_projections=own)
+        local = self.project(x, x, x)
+        projections = (self.q_global_proj, self.k_global_proj, self.v_global_proj)
+        own = tuple(split_heads(proj(x), self.num_heads) for proj in projections)
+        if need_weights:
+            out, weights = masked_form(*local, is_global, self.window_size, own)
+            return self.out_proj(merge_heads(out)), weights
+        out = longformer_attention(*local, is_global, self.window_size, global_projections=own)
         return self.out_proj(merge_heads(out))
+
+
+def masked_form(
+    query: Float[Tensor, "b h n d"],
+    key: Float[Tensor, "b h n d"],
+    value: Float[Tensor, "b h n e"],
+    is_global: Bool[Tensor, "b n"],
+    window_size: tuple[int, int],
+    own: Projections,
+) -> tuple[Float[Tensor, "b h n e"], Float[Tensor, "b h n n"]]:
+    """The same output from a table of all pairs, and the weights: for looking at them, not for long inputs."""
+    b, n = is_global.shape
+    rule = any_of(sliding_window(*window_size), global_tokens(is_global))
+    visible = dense(rule, b, 1, n, n).to(query.device)
+    both = attention(query, key, value, attn_mask=visible), attention(*own, attn_mask=visible)
+    row = is_global[:, None, :, None]
+    return tuple(torch.where(row, of_global, local) for local, of_global in zip(*both, strict=True))

@@ -28,16 +28,12 @@ def some_global(b: int, n: int):
     return is_global
 
 
-def in_window(b, h, i, j):
-    return (i - WINDOW[0] <= j) & (j <= i + WINDOW[1])
-
-
 @variant("longformer_attention", b=3, h=2, n=7)
 def longformer(p, s):
     attend = module(p, "longformer").longformer_attention
     q, k, v = draw((s.b, s.h, s.n, s.d), (s.b, s.h, s.n, s.d), (s.b, s.h, s.n, s.e))
     is_global = some_global(s.b, s.n)
-    rule = p.masks.any_of(in_window, p.masks.global_tokens(is_global))
+    rule = p.masks.any_of(p.masks.sliding_window(*WINDOW), p.masks.global_tokens(is_global))
     visible = p.masks.dense(rule, s.b, 1, s.n, s.n)
     return Variant(
         inputs=(q, k, v),
@@ -100,6 +96,7 @@ def longformer_layer(p, s):
     return Variant(
         inputs=(x,),
         run=lambda x: layer(x, is_global),
+        stored=lambda x: layer(x, is_global, need_weights=True),
         spec=lambda x: spec.longformer_layer(
             x, dict(layer.named_parameters()), s.h, is_global, *WINDOW
         ),
@@ -144,18 +141,20 @@ def bigbird(p, s):
 MUTANTS += [
     ("masks", "is_global[b, q_idx] | is_global[b, kv_idx]", "is_global[b, q_idx] & is_global[b, kv_idx]"),
     ("masks", "is_global[b, q_idx] | is_global[b, kv_idx]", "is_global[b, kv_idx]"),
-    ("longformer", "& ~torch.cat(hidden[near], -2).mT", ""),
-    ("longformer", "(i - left <= j) & (j <= i + right)", "(i - left < j) & (j <= i + right)"),
-    ("longformer", "(i - left <= j) & (j <= i + right)", "(i - right <= j) & (j <= i + left)"),
-    ("longformer", "slice(max(0, c - back), c + ahead + 1)", "slice(max(0, c - back), c + ahead)"),
-    ("longformer", "slice(max(0, c - back), c + ahead + 1)", "slice(max(0, c - back + 1), c + ahead + 1)"),
-    ("longformer", "real[:, None, None].expand(-1, 1, q.size(-2), -1)", "torch.ones_like(real)[:, None, None].expand(-1, 1, q.size(-2), -1)"),
+    ("longformer", "rule(None, None, i[:, None], j) & ~is_global[:, None, j]", "rule(None, None, i[:, None], j) | is_global[:, None, j]"),
+    ("longformer", "rule(None, None, i[:, None], j) & ~is_global[:, None, j]", "rule(None, None, i[:, None], j).expand(len(real), -1, -1)"),
+    ("longformer", "neighbours(first - left, first + ROWS - 1 + right,", "neighbours(first - left, first + right,"),
+    ("longformer", "neighbours(first - left, first + ROWS - 1 + right,", "neighbours(first, first + ROWS - 1 + right,"),
+    ("longformer", "torch.cat([real[:, None].expand", "torch.cat([torch.ones_like(real)[:, None].expand"),
     ("longformer", "at(q, positions), k, v, scale=scale)", "at(q, positions), key, v, scale=scale)"),
     ("longformer", "at(q, positions), k, v, scale=scale)", "at(q, positions), k, value, scale=scale)"),
+    ("longformer", "at(q, positions), k, v, scale=scale)", "at(q, positions), k, v)"),
     ("longformer", "global_key, global_value = at(key, positions)", "global_key, global_value = at(query, positions)"),
     ("longformer", "is_global.int().argsort(dim=1, descending=True, stable=True)", "is_global.int().argsort(dim=1)"),
-    ("longformer", "window_size // 2, window_size // 2", "window_size, window_size"),
+    ("longformer", "most = int(is_global.sum(1).max())", "most = int(is_global.sum(1).min())"),
     ("longformer", "q, k, v = global_projections or (query, key, value)", "q, k, v = query, key, value"),
+    ("longformer", "torch.where(row, of_global, local)", "torch.where(row, local, of_global)"),
+    ("longformer", "torch.where(row, of_global, local)", "local"),
     ("bigbird", "return ~same.tril(-1).any(-1)", "return torch.ones_like(self.blocks) > 0"),
     ("bigbird", "return ~same.tril(-1).any(-1)", "return ~same.triu(1).any(-1) & False"),
     ("bigbird", "[0, last, row - 1, row, row + 1]", "[0, 0, row - 1, row, row + 1]"),

@@ -15,13 +15,13 @@ MODULES = {  # in the order of their imports
     "layers": "layers",
     "cache": "cache",
     "latent": "variants.latent",
-    "longformer": "variants.longformer",
-    "bigbird": "variants.bigbird",
-    "reach": "lab.reach",
     "online": "variants.flash.online",
     "tiled": "variants.flash.tiled",
     "flash": "variants.flash",
     "window": "variants.window",
+    "longformer": "variants.longformer",
+    "bigbird": "variants.bigbird",
+    "reach": "lab.reach",
 }
 
 
