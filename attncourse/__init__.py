@@ -24,6 +24,7 @@ from attncourse.variants.bigbird import bigbird_attention, bigbird_mask, bigbird
 from attncourse.variants.flash import flash_attention
 from attncourse.variants.latent import LatentAttention
 from attncourse.variants.longformer import LongformerAttention, longformer_attention
+from attncourse.variants.rolling import RollingKVCache
 from attncourse.variants.window import SlidingWindowAttention, sliding_window_attention
 
 # The only place: pyproject.toml and the first cell of the notebooks read it here.
@@ -39,6 +40,7 @@ __all__ = [
     "LongformerAttention",
     "MultiHeadAttention",
     "MultiQueryAttention",
+    "RollingKVCache",
     "SelfAttention",
     "SlidingWindowAttention",
     "Translator",

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attncourse.layers import MultiHeadAttention, merge_heads
+from attncourse.positions import rotary
 
 
 class KVCache:
@@ -45,12 +46,11 @@ class KVCache:
         self.length = 0
 
     @classmethod
-    def of(cls, layer: MultiHeadAttention, batch: int, max_length: int) -> "KVCache":
-        """An empty cache in the shape, dtype and device of a layer."""
-        weight = layer.k_proj.weight
-        g = layer.num_kv_heads
-        head_dim = weight.size(0) // g
-        return cls(batch, g, max_length, head_dim, dtype=weight.dtype, device=weight.device)
+    def of(cls, layer: MultiHeadAttention, batch: int, *sizes: int, **named: int) -> "KVCache":
+        """An empty cache in the shape, dtype and device of a layer; the sizes are max_length."""
+        weight, g = layer.k_proj.weight, layer.num_kv_heads
+        place = {"dtype": weight.dtype, "device": weight.device}
+        return cls(batch, g, *sizes, **named, head_dim=weight.size(0) // g, **place)
 
     @property
     def max_length(self) -> int:
@@ -75,12 +75,8 @@ class KVCache:
         Raises:
             ValueError: the tokens do not fit, in number or in shape. The cache is then as before.
         """
-        n, expected = key.size(2), (*self.key.shape[:2], key.size(2), self.key.size(3))
-        if key.shape != expected or value.shape != (*expected[:3], self.value.size(3)):
-            raise ValueError(
-                f"key and value must be {expected} and {(*expected[:3], self.value.size(3))}; got "
-                f"{tuple(key.shape)} and {tuple(value.shape)}. One cache serves one layer and one batch"
-            )
+        self.check(key, value)
+        n = key.size(2)
         end = self.length + n
         if end > self.max_length:
             raise ValueError(
@@ -91,6 +87,36 @@ class KVCache:
         self.value[:, :, self.length : end] = value.detach()
         self.length = end
         return self.key[:, :, :end], self.value[:, :, :end]
+
+    def check(self, key: Tensor, value: Tensor) -> None:
+        """Refuse keys and values that are not of this cache's batch, heads and widths."""
+        rows = (*self.key.shape[:2], key.size(2))
+        wanted = (*rows, self.key.size(3)), (*rows, self.value.size(3))
+        if (key.shape, value.shape) != wanted:
+            raise ValueError(
+                f"key and value must be {wanted[0]} and {wanted[1]}; got {tuple(key.shape)} and "
+                f"{tuple(value.shape)}. One cache serves one layer and one batch"
+            )
+
+    def attend(
+        self,
+        query: Float[Tensor, "b h n d"],
+        key: Float[Tensor, "b g n d"],
+        value: Float[Tensor, "b g n e"],
+        use_rotary: bool = False,
+    ) -> Float[Tensor, "b h n e"]:
+        """What n new tokens read: themselves and all before. Their keys and values are appended.
+
+        A cache that keeps its tokens in another way reads them in its own way, too, so `decode` asks it.
+
+        Args:
+            query, key, value: of the new tokens, not turned yet.
+            use_rotary: turn queries and keys by their positions; keys are cached turned.
+        """
+        if use_rotary:
+            positions = self.positions(query.size(2))
+            query, key = rotary(query, positions), rotary(key, positions)
+        return cached_attention(query, *self.append(key, value))
 
     def __repr__(self) -> str:
         b, g, _, d = self.key.shape
@@ -138,7 +164,7 @@ def decode(
             `attncourse.variants.latent.LatentAttention`, with ``absorbed`` in place of ``use_rotary``.
         x: the new tokens only: all of a prompt, one of its chunks, or a single token.
         cache: of this layer; the new keys and values are appended.
-        use_rotary: turn queries and keys by their positions; keys are cached turned.
+        use_rotary: turn queries and keys by their positions, as the cache counts them.
 
     Returns: the rows that ``layer(all tokens, is_causal=True)`` ends with. No gradient flows back.
 
@@ -147,7 +173,5 @@ def decode(
     Source: pope2023, section 2.1.
     Chapter: 06_kv_cache.
     """
-    positions = cache.positions(x.size(1)) if use_rotary else None
-    query, key, value = layer.project(x, x, x, positions)
-    output = cached_attention(query, *cache.append(key, value))
-    return layer.out_proj(merge_heads(output))
+    query, key, value = layer.project(x, x, x)
+    return layer.out_proj(merge_heads(cache.attend(query, key, value, use_rotary)))

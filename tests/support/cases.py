@@ -44,6 +44,7 @@ class Variant:
         dropped: ``stored`` with dropout of one half.
         layer: the module, if it is one; its parameters count as inputs for gradients.
         fused: ``run`` does not store the weights.
+        learns: gradients flow back through it.
     """
 
     inputs: tuple[Tensor, ...]
@@ -59,6 +60,7 @@ class Variant:
     layer: nn.Module | None = None
     is_causal: bool = False
     fused: bool = False
+    learns: bool = True
 
 
 VARIANTS: dict[str, Callable] = {}

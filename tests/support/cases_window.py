@@ -18,6 +18,11 @@ def window_of(p):
     return p.window if hasattr(p, "window") else p.variants.window
 
 
+def rolling_of(p):
+    """The same for the cache."""
+    return p.rolling if hasattr(p, "rolling") else p.variants.rolling
+
+
 def windowed(p, s, left, right, limit, is_causal=False, **options):
     """A variant of `sliding_window_attention`; with few queries all of them stand in one block."""
     q, k, v = qkv(s)
@@ -100,6 +105,24 @@ def layer_causal(p, s):
     return replace(layered(s, layer, [x], everything_visible, visible, **options), is_causal=True)
 
 
+@variant("RollingKVCache", h=6, g=2, n=5, m=5)
+def cached(p, s):
+    """What single tokens read, one after the other; the first of them make room for the last."""
+
+    def run(q, k, v, window=2):
+        options = {"value_dim": v.size(3), "dtype": v.dtype}
+        cache = rolling_of(p).RollingKVCache(s.b, s.g, window, s.d, **options)
+        parts = zip(*(x.split(1, dim=2) for x in (q, k, v)), strict=False)
+        return torch.cat([cache.attend(*part) for part in parts], dim=2)
+
+    plain = windowed(p, s, 2, 0, full, is_causal=True)
+    causal = partial(F.scaled_dot_product_attention, is_causal=True, enable_gqa=True)
+    inputs = plain.inputs
+    return replace(
+        plain, run=run, learns=False, limit=lambda: (run(*inputs, window=s.n), causal(*inputs))
+    )
+
+
 MUTANTS += [
     ("masks", "(kv_idx >= q_idx - left)", "(kv_idx > q_idx - left)"),
     ("masks", "(kv_idx <= q_idx + right)", "(kv_idx < q_idx + right)"),
@@ -121,4 +144,19 @@ MUTANTS += [
     ("window", "self.dropout if self.training else 0.0", "self.dropout"),
     ("window", "attn_mask & visible if", "attn_mask if"),
     ("window", "else mask(attn_mask, visible)", "else attn_mask"),
+    ("rolling", "window + 1, head_dim", "window, head_dim"),
+    ("rolling", "[-size:] % size", "[-size:] % (size - 1)"),
+    ("rolling", "slots = self.positions(key.size(2))[-size:]", "slots = self.positions(key.size(2))[:size]"),
+    ("rolling", "= key[:, :, -size:].detach()", "= key[:, :, :size].detach()"),
+    ("rolling", "= key[:, :, -size:].detach()", "= key[:, :, -size:]"),
+    ("rolling", "self.length += key.size(2)", "self.length = min(size, self.length + key.size(2))"),
+    ("rolling", "self.check(key, value)", "pass"),
+    ("rolling", "first = max(0, self.length - self.max_length)", "first = max(0, self.length - self.window)"),
+    ("rolling", "self.length, device=self.key.device) % self.max_length", "self.length, device=self.key.device).clamp(max=self.max_length - 1)"),
+    ("rolling", "if n == 1:", "if n >= 1:"),
+    ("rolling", "if n == 1:", "if False:"),
+    ("rolling", "offset=k.size(2) - n", "offset=0"),
+    ("rolling", "positions = self.positions(n)", "positions = torch.arange(n)"),
+    ("rolling", "cache.window == left", "True"),
+    ("rolling", "isinstance(cache, RollingKVCache) and cache.window == left", "cache.max_length > left"),
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attncourse import spec_sparse
 from support.cases import draw
-from support.cases_window import window_of
+from support.cases_window import rolling_of, window_of
 from support.claims import claim
 from support.contracts import close, largest_tensor
 
@@ -131,3 +131,68 @@ def messages_about_windows_say_what_to_do(p):
     layer = window.SlidingWindowAttention(8, 2, 4)
     with pytest.raises(TypeError, match="attn_mask must be bool"):
         layer(torch.zeros(1, 3, 8), attn_mask=torch.ones(3, 3, dtype=torch.int64))
+
+
+B, N, WIDTH = 2, 13, 24
+
+
+@claim
+def decoding_behind_a_rolling_cache_is_the_full_pass_with_the_window(p):
+    """In chunks of any length, also longer than the window; with shared key heads, with and without rotation."""
+    (x,) = draw((B, N, WIDTH))
+    layer = window_of(p).SlidingWindowAttention(WIDTH, 6, (3, 1), num_kv_heads=2).double()
+    for use_rotary in (False, True):
+        positions = torch.arange(N) if use_rotary else None
+        full = layer(x, is_causal=True, positions=positions)
+        for sizes in ([1] * N, [2] * 6 + [1], [3, 1, 1, 4, 4], [4, 0, 9], [5, 1, 7], [N], [1, 12]):
+            cache = rolling_of(p).RollingKVCache.of(layer, B, 3)
+            parts = [
+                p.cache.decode(layer, c, cache, use_rotary=use_rotary) for c in x.split(sizes, 1)
+            ]
+            close(torch.cat(parts, dim=1), full)
+            assert cache.length == N
+            assert cache.key.shape == (B, 2, 4, WIDTH // 6)
+
+
+@claim
+def a_rolling_cache_keeps_the_last_tokens(p):
+    cache = rolling_of(p).RollingKVCache(2, 3, 3, 7, value_dim=4, dtype=torch.float64)
+    k, v = draw((2, 3, N, 7), (2, 3, N, 4))
+    k.requires_grad_()
+    assert cache.nbytes == 2 * 3 * 4 * (7 + 4) * 8
+    for start, end in ((0, 1), (1, 3), (3, 4), (4, 5), (5, 12), (12, 13)):
+        assert cache.positions(end - start).tolist() == list(range(start, end))
+        keys, values = cache.append(k[:, :, start:end], v[:, :, start:end])
+        kept = list(range(max(0, end - 4), end))
+        close(cache.in_order(), (k[:, :, kept], v[:, :, kept]), atol=0.0)
+        at = sorted(kept, key=lambda position: position % 4)
+        close((keys, values), (k[:, :, at], v[:, :, at]), atol=0.0)
+        assert (keys.data_ptr(), keys.requires_grad) == (cache.key.data_ptr(), False)
+    assert repr(cache) == (
+        "RollingKVCache(the last 4 of 13 tokens in 4 slots, batch 2, 3 key/value heads of width 7)"
+    )
+
+
+@claim
+def a_step_behind_a_rolling_cache_copies_nothing(p):
+    cache = rolling_of(p).RollingKVCache(1, 2, 511, 16)
+    cache.length = 5000
+    cache.key.zero_(), cache.value.zero_()
+    new = torch.randn(1, 2, 1, 16)
+    assert largest_tensor(cache.attend, torch.randn(1, 8, 1, 16), new, new) <= cache.key.nbytes
+
+
+@claim
+def messages_about_rolling_caches_say_what_to_do(p):
+    rolling, x = rolling_of(p), torch.zeros(1, 1, 8)
+    layer = window_of(p).SlidingWindowAttention(8, 2, (4, 4))
+    cache = rolling.RollingKVCache(1, 2, 4, 4)
+    for call, message in (
+        (lambda: rolling.RollingKVCache(1, 2, -1, 4), "window counts .* 0 or more; got -1"),
+        (lambda: p.cache.decode(layer, x, p.cache.KVCache(1, 2, 9, 4)), r"needs a RollingKVCache with window=4; got KVCache\("),
+        (lambda: p.cache.decode(layer, x, rolling.RollingKVCache(1, 2, 3, 4)), "window=4; got RollingKVCache"),
+        (lambda: cache.append(torch.zeros(1, 1, 1, 4), torch.zeros(1, 1, 1, 4)), r"must be \(1, 2, 1, 4\)"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            call()
+    assert cache.length == 0

@@ -22,6 +22,7 @@ MODULES = {  # in the order of their imports
     "longformer": "variants.longformer",
     "bigbird": "variants.bigbird",
     "reach": "lab.reach",
+    "rolling": "variants.rolling",
 }
 
 

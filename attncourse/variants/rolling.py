@@ -1,0 +1,108 @@
+"""A key-value cache for a sliding window: the newest token takes the place of the oldest, and nothing grows."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attncourse.cache import KVCache, decode
+from attncourse.layers import MultiHeadAttention
+from attncourse.positions import rotary
+from attncourse.variants.window import SlidingWindowAttention, sliding_window_attention
+
+
+class RollingKVCache(KVCache):
+    """Keys and values of the last window + 1 tokens, however many have passed.
+
+        the token at position p lies in slot p mod (window + 1)
+
+    Args:
+        batch, num_kv_heads: as in `attncourse.cache.KVCache`.
+        window: tokens that a token reads besides itself, all before it; 0 or more.
+        head_dim: width of a key.
+        options: value_dim, dtype and device, as in `attncourse.cache.KVCache`.
+
+    Raises:
+        ValueError: a negative window.
+
+    Cost: memory for window + 1 tokens; a step reads as many keys, at position 100 as at position 100,000.
+    Reduces to: `attncourse.cache.KVCache` while no token has been overwritten.
+    Source: jiang2023, section 2.
+    Chapter: 13_sliding_window.
+    """
+
+    def __init__(self, batch: int, num_kv_heads: int, window: int, head_dim: int, **options):
+        if window < 0:
+            raise ValueError(
+                f"window counts the tokens before the one that reads and must be 0 or more; got {window}"
+            )
+        super().__init__(batch, num_kv_heads, window + 1, head_dim, **options)
+        self.window = window
+
+    def append(
+        self, key: Float[Tensor, "b g n d"], value: Float[Tensor, "b g n e"]
+    ) -> tuple[Float[Tensor, "b g m d"], Float[Tensor, "b g m e"]]:
+        """Write n tokens over the oldest ones; returns what is kept, slot by slot, as views.
+
+        Raises:
+            ValueError: the tokens do not fit in shape. The cache is then as before.
+        """
+        self.check(key, value)
+        size = self.max_length
+        slots = self.positions(key.size(2))[-size:] % size
+        self.key[:, :, slots] = key[:, :, -size:].detach()
+        self.value[:, :, slots] = value[:, :, -size:].detach()
+        self.length += key.size(2)
+        return self.key[:, :, : self.length], self.value[:, :, : self.length]
+
+    def in_order(self) -> tuple[Float[Tensor, "b g m d"], Float[Tensor, "b g m e"]]:
+        """A copy of what is kept, the oldest token first."""
+        first = max(0, self.length - self.max_length)
+        slots = torch.arange(first, self.length, device=self.key.device) % self.max_length
+        return self.key[:, :, slots], self.value[:, :, slots]
+
+    def attend(
+        self,
+        query: Float[Tensor, "b h n d"],
+        key: Float[Tensor, "b g n d"],
+        value: Float[Tensor, "b g n e"],
+        use_rotary: bool = False,
+    ) -> Float[Tensor, "b h n e"]:
+        """What n new tokens read: each itself and the ``window`` tokens before it.
+
+        A single one reads the slots as they lie, since a softmax does not depend on the order and a turned key
+        knows its position. Several overwrite what the first of them still has to read, so they are given
+        the old tokens and the new ones in a row.
+
+        Args: as in `attncourse.cache.KVCache.attend`.
+        """
+        n = query.size(2)
+        if n == 1:
+            return super().attend(query, key, value, use_rotary)
+        if use_rotary:
+            positions = self.positions(n)
+            query, key = rotary(query, positions), rotary(key, positions)
+        k, v = (torch.cat(pair, dim=2) for pair in zip(self.in_order(), (key, value), strict=True))
+        self.append(key, value)
+        return sliding_window_attention(
+            query, k, v, (self.window, 0), enable_gqa=True, offset=k.size(2) - n
+        )
+
+    def __repr__(self) -> str:
+        b, g, slots, d = self.key.shape
+        return (
+            f"RollingKVCache(the last {min(self.length, slots)} of {self.length} tokens in {slots} slots, "
+            f"batch {b}, {g} key/value heads of width {d})"
+        )
+
+
+@decode.register
+@torch.no_grad()
+def _(layer: SlidingWindowAttention, x, cache, *, use_rotary: bool = False):
+    """A cache that keeps more tokens, or fewer, would make another layer of it."""
+    left = layer.window_size[0]
+    if not (isinstance(cache, RollingKVCache) and cache.window == left):
+        raise ValueError(
+            f"the layer reads itself and {left} tokens before; it needs a RollingKVCache with "
+            f"window={left}; got {cache}"
+        )
+    return decode.dispatch(MultiHeadAttention)(layer, x, cache, use_rotary=use_rotary)
