@@ -26,6 +26,14 @@ from attncourse.variants.latent import LatentAttention
 from attncourse.variants.longformer import LongformerAttention, longformer_attention
 from attncourse.variants.rolling import RollingKVCache
 from attncourse.variants.window import SlidingWindowAttention, sliding_window_attention
+from attncourse.variants.sinks import (
+    GatedAttention,
+    SinkAttention,
+    sink_attention,
+    softmax_off_by_one,
+    softmax_with_sink,
+)
+from attncourse.variants.streaming import SinkCache, streaming_attention
 
 # The only place: pyproject.toml and the first cell of the notebooks read it here.
 __version__ = "0.5.0"
@@ -34,6 +42,7 @@ __all__ = [
     "AttentionOnly",
     "CausalSelfAttention",
     "CrossAttention",
+    "GatedAttention",
     "GroupedQueryAttention",
     "KVCache",
     "LatentAttention",
@@ -43,6 +52,8 @@ __all__ = [
     "RollingKVCache",
     "SelfAttention",
     "SlidingWindowAttention",
+    "SinkAttention",
+    "SinkCache",
     "Translator",
     "attention",
     "bigbird_attention",
@@ -61,9 +72,13 @@ __all__ = [
     "rotary",
     "scaled_dot_product_attention",
     "scores",
+    "sink_attention",
     "sinusoidal",
     "sliding_window_attention",
+    "softmax_off_by_one",
+    "softmax_with_sink",
     "spec",
     "split_heads",
     "steps",
+    "streaming_attention",
 ]

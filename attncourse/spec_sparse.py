@@ -3,7 +3,15 @@
 import torch
 from torch import Tensor
 
-from attncourse.spec import linear, merge_heads, scaled_dot_product_attention, split_heads
+from attncourse.spec import (
+    grouped_query_attention,
+    linear,
+    merge_heads,
+    multi_head_attention,
+    rotary,
+    scaled_dot_product_attention,
+    split_heads,
+)
 
 
 def sliding_window(n: int, m: int, left: int, right: int, offset: int = 0) -> Tensor:
@@ -98,3 +106,58 @@ def hops(visible: Tensor) -> Tensor:
             for j in range(n):
                 d[i][j] = min(d[i][j], d[i][k] + d[k][j])
     return torch.tensor([[-1 if x >= far else x for x in row] for row in d])
+
+
+def streaming_attention(
+    query: Tensor, key: Tensor, value: Tensor, num_sinks: int, window: int
+) -> tuple[Tensor, Tensor]:
+    """Output and weights of xiao2024, section 3.2: each query meets the list of what is kept, counted anew."""
+    outputs, weights = [], []
+    for i in range(query.size(2)):
+        kept = [j for j in range(i + 1) if j < num_sinks or j > i - window]
+        q = rotary(query[:, :, i : i + 1], [len(kept) - 1])
+        k = rotary(key[:, :, kept], list(range(len(kept))))
+        output, weight = grouped_query_attention(q, k, value[:, :, kept])
+        row = torch.zeros(*weight.shape[:3], query.size(2), dtype=weight.dtype)
+        for place, j in enumerate(kept):
+            row[..., j] = weight[..., place]
+        outputs.append(output)
+        weights.append(row)
+    return torch.cat(outputs, dim=2), torch.cat(weights, dim=2)
+
+
+def sink_attention(
+    query: Tensor, key: Tensor, value: Tensor, sink: Tensor, attn_mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Output and weights of openai2025: behind the m keys stands one more, with score sink(h) and value 0."""
+    m = key.size(2)
+    key, value = (torch.cat([x, torch.zeros_like(x[:, :, :1])], dim=2) for x in (key, value))
+    if attn_mask is not None:
+        always = torch.ones(*attn_mask.shape[:-1], 1, dtype=torch.bool)
+        attn_mask = torch.cat([attn_mask, always], dim=-1)
+    outputs, weights = [], []
+    for h in range(query.size(1)):
+        g = h // (query.size(1) // key.size(1))
+        output, weight = scaled_dot_product_attention(
+            query[:, h : h + 1],
+            key[:, g : g + 1],
+            value[:, g : g + 1],
+            attn_mask,
+            score_mod=lambda s, b, _, i, j, own=sink[h]: own if j == m else s,
+        )
+        outputs.append(output)
+        weights.append(weight[..., :m])
+    return torch.cat(outputs, dim=1), torch.cat(weights, dim=1)
+
+
+def gated_attention(
+    x: Tensor, params: dict[str, Tensor], num_heads: int, is_causal: bool
+) -> tuple[Tensor, Tensor]:
+    """Output and weights of qiu2025; ``params`` as `GatedAttention` names them."""
+    width = x.size(-1)
+    joined = {**params, "out_proj.weight": torch.eye(width, dtype=x.dtype)}
+    joined.pop("out_proj.bias", None)
+    heads, weights = multi_head_attention(x, x, x, joined, num_heads, is_causal=is_causal)
+    gate = linear(x, params["gate_proj.weight"], params.get("gate_proj.bias"))
+    open_ = 1 / (1 + torch.exp(-gate))
+    return linear(heads * open_, params["out_proj.weight"], params.get("out_proj.bias")), weights

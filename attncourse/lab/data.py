@@ -139,6 +139,31 @@ def digit_sums(generator: Generator, batch: int = 32, length: int = 10) -> Batch
     return Batch((digits,), targets)
 
 
+def idle(
+    generator: Generator,
+    batch: int = 64,
+    length: int = 32,
+    width: int = 8,
+    asked: float = 0.15,
+    start: bool = True,
+) -> Batch:
+    """Report the vector before, but only where a flag asks for it; elsewhere report 0: there is nothing to do.
+
+    Inputs are (vectors (b, n, width), flags (b, n)), targets (b, n, width). Every number is an independent
+    standard normal. Who always reports 0 errs by ``asked`` in mean square, up to the first positions.
+
+    Args:
+        asked: share of the positions with a flag; the first two have none.
+        start: position 0 holds no vector but a start token, which carries nothing: zeros.
+    """
+    vectors = torch.randn(batch, length, width, generator=generator)
+    flags = torch.rand(batch, length, generator=generator) < asked
+    flags[:, :2] = False
+    if start:
+        vectors[:, 0] = 0.0
+    return Batch((vectors, flags), vectors.roll(1, dims=1) * flags[..., None])
+
+
 def noisy_waves(
     generator: Generator,
     batch: int = 64,

@@ -45,6 +45,7 @@ class Variant:
         layer: the module, if it is one; its parameters count as inputs for gradients.
         fused: ``run`` does not store the weights.
         learns: gradients flow back through it.
+        leaves_rest: rows of the weights sum to less than 1.
     """
 
     inputs: tuple[Tensor, ...]
@@ -61,6 +62,7 @@ class Variant:
     is_causal: bool = False
     fused: bool = False
     learns: bool = True
+    leaves_rest: bool = False
 
 
 VARIANTS: dict[str, Callable] = {}

@@ -239,8 +239,8 @@ MUTANTS = [
     ("cache", "if n > 1:", "if n > 2:"),
     (
         "cache",
-        "positions = cache.positions(x.size(1)) if use_rotary else None",
-        "positions = torch.arange(x.size(1)) if use_rotary else None",
+        "positions = self.positions(query.size(2))",
+        "positions = torch.arange(query.size(2))",
     ),
     (
         "cache",

@@ -15,6 +15,8 @@ MODULES = {  # in the order of their imports
     "layers": "layers",
     "cache": "cache",
     "latent": "variants.latent",
+    "sinks": "variants.sinks",
+    "streaming": "variants.streaming",
     "online": "variants.flash.online",
     "tiled": "variants.flash.tiled",
     "flash": "variants.flash",

@@ -1,6 +1,7 @@
-"""Models to look into: attention alone, the transformer's layers and stacks, a forecaster, a language model."""
+"""Models to look into: attention alone, the transformer's layers and stacks, a forecaster, a fetcher, a language model."""
 
 from attncourse.lab.models.attention_only import AttentionOnly, Translator
+from attncourse.lab.models.fetcher import Fetcher
 from attncourse.lab.models.forecast import Forecaster
 from attncourse.lab.models.language import LanguageModel, manual
 from attncourse.lab.models.positioned import KINDS, Positioned
@@ -16,6 +17,7 @@ __all__ = [
     "Encoder",
     "EncoderLayer",
     "FeedForward",
+    "Fetcher",
     "Forecaster",
     "LanguageModel",
     "Positioned",

@@ -1,0 +1,173 @@
+"""Streaming with sinks: the first tokens and the last ones stay in the cache, what lies between is forgotten."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from attncourse.cache import KVCache, cached_attention
+from attncourse.positions import rotary
+from attncourse.steps import mask, mix, normalize, repeat_heads, score
+
+
+def streaming_attention(
+    query: Float[Tensor, "b h n d"],
+    key: Float[Tensor, "b g n d"],
+    value: Float[Tensor, "b g n e"],
+    num_sinks: int,
+    window: int,
+    *,
+    scale: float | None = None,
+) -> tuple[Float[Tensor, "b h n e"], Float[Tensor, "b h n n"]]:
+    """What a text that streams through a `SinkCache` reads, for all its tokens at once.
+
+        visible(i, j) = j <= i  and  (j < num_sinks  or  i - j < window)
+        distance(i, j) = min(i, num_sinks + window - 1) - j  for a sink,  i - j  for the others
+
+    Tokens are turned by their index in the cache. Those of the window stand side by side there, as in the
+    text. A sink has moved up behind them: it never is further away than the cache is long.
+
+    Args:
+        query, key, value: not turned yet; query head h reads KV head h // (h / g).
+        num_sinks: tokens of the beginning that stay; 0 leaves a window.
+        window: last tokens that are read, the query's own among them; 1 or more.
+        scale: see `attncourse.steps.score`.
+
+    Returns: output and weights.
+
+    Raises:
+        ValueError: num_sinks below 0, or window below 1.
+
+    Cost: n n scores, twice: for training and for figures. A `SinkCache` computes n (num_sinks + window).
+    Reduces to: causal attention with rotary positions when num_sinks + window >= n.
+    Source: xiao2024, section 3.2.
+    Chapter: 15_sinks.
+    """
+    _check(num_sinks, window)
+    key, value = (repeat_heads(x, query.size(1)) for x in (key, value))
+    at = torch.arange(query.size(2), device=query.device)
+    i, j = at[:, None], at
+    in_cache = at.clamp(max=num_sinks + window - 1)
+    turned = rotary(key, at)
+    near = score(rotary(query, at), turned, scale)
+    far = score(rotary(query, in_cache), turned, scale)
+    visible = (j <= i) & ((j < num_sinks) | (i - j < window))
+    weights = normalize(mask(torch.where(j < num_sinks, far, near), visible))
+    return mix(weights, value), weights
+
+
+class SinkCache(KVCache):
+    """Keys and values of the first ``num_sinks`` tokens and of the last ``window``, however long the text is.
+
+        kept after token t = {0 .. num_sinks - 1}  and  {t - window + 1 .. t}
+
+    The newest token takes the place of the oldest of the window, so no other is moved. Keys are cached as
+    they are and turned when they are read, because their index in the cache changes at every step.
+
+    Args:
+        batch, num_kv_heads, head_dim, value_dim, dtype, device: as in `KVCache`.
+        num_sinks: tokens of the beginning that stay; 0 leaves a window.
+        window: last tokens that stay, the newest among them; 1 or more.
+
+    Raises:
+        ValueError: num_sinks below 0, or window below 1.
+
+    Cost: memory for num_sinks + window tokens; a step turns and reads as many keys.
+    Reduces to: `KVCache` while num_sinks + window tokens suffice.
+    Source: xiao2024, section 3.2.
+    Chapter: 15_sinks.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        num_kv_heads: int,
+        num_sinks: int,
+        window: int,
+        head_dim: int,
+        *,
+        value_dim: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ):
+        _check(num_sinks, window)
+        super().__init__(
+            batch,
+            num_kv_heads,
+            num_sinks + window,
+            head_dim,
+            value_dim=value_dim,
+            dtype=dtype,
+            device=device,
+        )
+        self.num_sinks, self.window, self.seen = num_sinks, window, 0
+
+    def kept(self) -> list[int]:
+        """Which tokens of the text are there, from the oldest to the newest."""
+        first, after = min(self.num_sinks, self.seen), max(self.num_sinks, self.seen - self.window)
+        return [*range(first), *range(after, self.seen)]
+
+    def positions(self, n: int) -> Int[Tensor, " n"]:
+        """The index in the cache at which each of the next n tokens will ask."""
+        text = torch.arange(self.seen, self.seen + n, device=self.key.device)
+        return text.clamp(max=self.max_length - 1)
+
+    def indices(self) -> Int[Tensor, " m"]:
+        """The index in the cache of what lies in each slot: the sinks, then the window from old to new."""
+        sinks = torch.arange(self.num_sinks, device=self.key.device)
+        slots = torch.arange(self.window, device=self.key.device)
+        evicted = max(self.seen - self.max_length, 0)
+        ring = self.num_sinks + (slots - evicted) % self.window
+        return torch.cat([sinks, ring])[: self.length]
+
+    def append(
+        self, key: Float[Tensor, "b g n d"], value: Float[Tensor, "b g n e"]
+    ) -> tuple[Float[Tensor, "b g m d"], Float[Tensor, "b g m e"]]:
+        """Write n tokens, in the places of the oldest; returns those kept, as views, in the order of `indices`.
+
+        Raises:
+            ValueError: another batch, number of heads or width.
+        """
+        self.check(key, value)
+        text = torch.arange(self.seen, self.seen + key.size(2), device=self.key.device)
+        self.seen += key.size(2)
+        stays = (text < self.num_sinks) | (text >= self.seen - self.window)
+        ring = self.num_sinks + (text - self.num_sinks) % self.window
+        slots = torch.where(text < self.num_sinks, text, ring)[stays]
+        self.key[:, :, slots] = key[:, :, stays].detach()
+        self.value[:, :, slots] = value[:, :, stays].detach()
+        self.length = min(self.seen, self.max_length)
+        return self.key[:, :, : self.length], self.value[:, :, : self.length]
+
+    def attend(
+        self,
+        query: Float[Tensor, "b h n d"],
+        key: Float[Tensor, "b g n d"],
+        value: Float[Tensor, "b g n e"],
+        use_rotary: bool = False,
+    ) -> Float[Tensor, "b h n e"]:
+        """What n new tokens read: together as long as they fit, and then one by one, since each evicts another."""
+        n, fit = query.size(2), max(self.max_length - self.length, 0)
+        ends = [*range(min(n, fit) or 1, n), n]
+        output = []
+        for start, end in zip([0, *ends], ends, strict=False):
+            q, at = query[:, :, start:end], self.positions(end - start)
+            keys, values = self.append(key[:, :, start:end], value[:, :, start:end])
+            if use_rotary:
+                q, keys = rotary(q, at), rotary(keys, self.indices())
+            output.append(cached_attention(q, keys, values))
+        return torch.cat(output, dim=2)
+
+    def __repr__(self) -> str:
+        b, g, _, d = self.key.shape
+        return (
+            f"SinkCache({self.length} of {self.seen} tokens: {self.num_sinks} sinks and a window of "
+            f"{self.window}, batch {b}, {g} key/value heads of width {d})"
+        )
+
+
+def _check(num_sinks: int, window: int) -> None:
+    if num_sinks < 0 or window < 1:
+        raise ValueError(
+            f"num_sinks must be 0 or more and window 1 or more, since every token reads itself; got "
+            f"{num_sinks} and {window}"
+        )
