@@ -25,7 +25,6 @@ from attncourse.variants.flash import flash_attention
 from attncourse.variants.latent import LatentAttention
 from attncourse.variants.longformer import LongformerAttention, longformer_attention
 from attncourse.variants.rolling import RollingKVCache
-from attncourse.variants.window import SlidingWindowAttention, sliding_window_attention
 from attncourse.variants.sinks import (
     GatedAttention,
     SinkAttention,
@@ -34,6 +33,7 @@ from attncourse.variants.sinks import (
     softmax_with_sink,
 )
 from attncourse.variants.streaming import SinkCache, streaming_attention
+from attncourse.variants.window import SlidingWindowAttention, sliding_window_attention
 
 # The only place: pyproject.toml and the first cell of the notebooks read it here.
 __version__ = "0.5.0"

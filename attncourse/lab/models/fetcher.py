@@ -28,7 +28,7 @@ class Fetcher(nn.Module):
         self, attention=MultiHeadAttention, width: int = 8, length: int = 32, embed_dim: int = 32
     ):
         super().__init__()
-        self.read = nn.Linear(width + 1, embed_dim, bias=False)
+        self.read = nn.Linear(width + 1, embed_dim)
         self.position = nn.Embedding(length, embed_dim)
         self.attention = attention(embed_dim, 1, bias=False)
         self.answer = nn.Linear(embed_dim, width, bias=False)
