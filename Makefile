@@ -106,10 +106,18 @@ new: $(READY)
 	$(BIN)/python tools/new.py $(or $(KIND),variant) --exercises $(or $(EXERCISES),1) -- $(NAME)
 	$(BIN)/python tools/make_exercises.py
 
-bench: $(READY)
+# The libraries that `benchmarks/window.py` compares with; nothing else needs them.
+BENCH := $(VENV)/.bench
+
+$(BENCH): $(READY) pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
+	touch $(BENCH)
+
+bench: $(BENCH)
 	$(BIN)/python benchmarks/heads.py
 	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/flash.py
+	$(BIN)/python benchmarks/window.py
 	$(BIN)/python benchmarks/grading.py
 	$(BIN)/python benchmarks/grading.py --thousand
 	$(BIN)/python benchmarks/budgets.py

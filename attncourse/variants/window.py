@@ -48,7 +48,7 @@ def sliding_window_attention(
     Raises:
         ValueError: a negative number of neighbours, or shapes that do not fit.
 
-    Cost: 2 n (left + right + `ROWS`) (d + e) FLOPs per head; memory for the inputs and one block.
+    Cost: 2 n (left + right + ``ROWS``) (d + e) FLOPs per head; memory for the inputs and one block.
     Reduces to: causal attention when left >= n - 1 and right = 0.
     Source: beltagy2020, section 3.1.
     Chapter: 13_sliding_window.
@@ -88,15 +88,15 @@ class SlidingWindowAttention(SelfAttention):
         head_h = sliding_window_attention(x W_h^Q, x W_h^K, x W_h^V, window_size)
 
     Args:
-        embed_dim, num_heads: as in `MultiHeadAttention`.
+        embed_dim, num_heads: as in `attncourse.layers.MultiHeadAttention`.
         window_size: (left, right); or one number w for |i - j| <= w / 2: w // 2 neighbours on each side, so
             w + 1 keys if w is even and w if it is odd.
-        options: of `MultiHeadAttention`, as ``num_kv_heads``.
+        options: of `attncourse.layers.MultiHeadAttention`, as ``num_kv_heads``.
 
-    With ``is_causal`` the left neighbours are left. An ``attn_mask`` is joined with the window; with one, and with
+    With ``is_causal`` only the left neighbours remain. An ``attn_mask`` is joined with the window; with one, and with
     ``need_weights``, all n n pairs are computed.
 
-    Reduces to: `SelfAttention` when the window holds the whole sequence.
+    Reduces to: `attncourse.layers.SelfAttention` when the window holds the whole sequence.
     Source: beltagy2020, section 3.1.
     Chapter: 13_sliding_window.
     """

@@ -10,7 +10,7 @@ from support.proofs import MECHANISM
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
-flash = importlib.import_module("flash")
+flash, window = importlib.import_module("flash"), importlib.import_module("window")
 candidates, card, check, speed, sweep = (
     importlib.import_module(f"gpu.{name}")
     for name in ("candidates", "card", "check", "speed", "sweep")
@@ -42,6 +42,15 @@ def test_memory_of_the_tiled_version_grows_with_the_length_and_that_of_the_five_
     assert slopes["tiled", 1] <= flash.GROWTH_LIMIT
     assert slopes["five steps", 0] > 1.9
     assert slopes["five steps", 1] > 1.9
+
+
+def test_memory_of_a_window_in_blocks_grows_with_the_length():
+    lengths = (1024, 2048, 4096)
+    for k in range(2):
+        peaks = [
+            flash.peak_bytes(flash.passes(window.METHODS["blocks"], n, True)[k]) for n in lengths
+        ]
+        assert flash.growth(lengths, peaks) <= window.MEMORY_GROWTH
 
 
 def test_peak_counts_what_is_held_at_the_same_time():
