@@ -53,7 +53,7 @@ def a_longformer_stores_no_table(p):
         is_global = some_global(1, n)
         with LargestTensor() as seen:
             p.longformer.longformer_attention(x, x, x, is_global, (16, 16)).sum().backward()
-        assert seen.bytes <= 2 * n * 8 * 4, "more than the inputs"
+        assert seen.bytes <= 2 * x.numel() * 4, "more than the inputs"
 
 
 @claim
@@ -96,8 +96,7 @@ def a_bigbird_stores_no_table(p):
         plan = p.bigbird.bigbird_plan(blocks, 1, 2)
         with LargestTensor() as seen:
             p.bigbird.bigbird_attention(x, x, x, plan, 16).sum().backward()
-        # Of key or value each block reads 6; of scores, with 16 queries, 6 * 16.
-        assert seen.bytes <= blocks * 16 * 2 * 6 * 16 * 4
+        assert seen.bytes <= 2 * x.numel() * 4, "more than the inputs"
 
 
 @claim
