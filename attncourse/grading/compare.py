@@ -152,6 +152,8 @@ def _short(x: Any) -> str:
         return "one result" if len(x) == 1 else f"{len(x)} results"
     if isinstance(x, Raised):
         x = f"{x.kind}: {x.message}" if x.message else x.kind
+    if x is None:
+        return "None; is `return` missing?"
     try:
         text = x if isinstance(x, str) else repr(x)
     except Exception:  # whatever its __repr__ does

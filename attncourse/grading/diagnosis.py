@@ -68,7 +68,8 @@ class Diagnosis:
     """The known mistakes of an exercise on the inputs of one seed.
 
     Args:
-        judge: observes them.
+        judge: observes them. It may have a ``notice(expected, seen, seed)``, one sentence or '': what only it
+            can tell of a wrong answer that no mistake explains.
         mistakes: in the order in which they are compared.
         expected: what a right answer shows.
         seed: of the inputs.
@@ -96,7 +97,8 @@ class Diagnosis:
                 return mistake.says, ""
         if says := self._where_it_ran(seen):
             return says, ""
-        return "", symptom(self.expected, seen)
+        notice = getattr(self.judge, "notice", lambda *_: "")
+        return "", notice(self.expected, seen, self.seed) or symptom(self.expected, seen)
 
     def _shown(self, mistake: Mistake) -> Shown:
         return Shown(self.judge.observe(mistake.answer, self.seed))
@@ -133,7 +135,7 @@ def fingerprint(result: Any) -> tuple | str | bool | None:
     if isinstance(result, str | bool):
         return result
     parts = result if isinstance(result, tuple) else (result,)
-    if not parts or not all(plain(x) and x.is_floating_point() for x in parts):
+    if not parts or not all(map(plain, parts)):
         return None
     numbers = [x.double().nan_to_num(7.0, 1e9, -1e9) for x in parts]
     sums = [(float(x.sum()), 2e-4 * x.numel() + 2e-3 * float(x.abs().sum())) for x in numbers]

@@ -5,7 +5,7 @@ import torch
 
 from attncourse.grading.answer import LocalAnswer, as_answer
 from attncourse.grading.diagnosis import Diagnosis, Mistake, pairs_of
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes, expected_of
+from attncourse.grading.exercise import SEEDS, Accepted, Calls, Exercise, Mistakes, expected_of
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, rules, weights
 from attncourse.grading.observe import Case
@@ -136,6 +136,7 @@ def only_once(query, key, value):
         (lambda *x: attention(*x)[::-1], "The results are right, but stand in another order."),
         (in_bfloat16, "right to about two digits"),
         (without_key, "no gradient flows back to key"),
+        (lambda *x: None, "expected 2 results, got None; is `return` missing?"),
         (not_a_number, "NaN or infinite numbers here: 1 key"),
         (only_once, "only this one does not: large scores"),
     ],
@@ -144,6 +145,20 @@ def test_what_no_mistake_explains_is_described(answer, noticed):
     verdict = exercise([]).grade(answer)
     assert verdict.diagnosis == ""
     assert noticed in verdict.findings[0]
+
+
+class Noticing(Calls):
+    def notice(self, expected, seen, seed):
+        same = len(expected) == len(seen)
+        return "The judge has noticed this." if same and seed == 5 + SEEDS else ""
+
+
+def test_a_judge_may_notice_what_no_mistake_explains():
+    tiny = exercise(judge=Noticing(attention, cases))
+    answer = transposed  # the symptom of which is known, too
+    assert tiny.grade(answer, 5).findings[0] == "The judge has noticed this."
+    assert "the axes stand in another order" in tiny.grade(answer, 6).findings[0]
+    assert "noticed" not in str(tiny.grade(MISTAKES[0].answer, 5).findings), "a known mistake"
 
 
 def test_nothing_is_said_of_what_is_simply_wrong():
