@@ -103,9 +103,11 @@ def test_an_untouched_notebook_is_not_attempted(path, capsys):
 
 def test_chapters_stand_in_the_order_of_the_book():
     toc = (ROOT / "_toc.yml").read_text(encoding="utf-8")
+    # exercises may be there before their chapter is
+    written = [x for x in IN_ORDER if x in map(chapter, CHAPTERS)]
     for folder in ("chapters", "exercises"):
         in_toc = re.findall(rf"- file: {folder}/\d\d_(\w+)$", toc, re.MULTILINE)
-        assert [x for x in in_toc if x in IN_ORDER] == list(IN_ORDER)
+        assert [x for x in in_toc if x in IN_ORDER] == written
     assert [chapter(path) for path in MASTERS] == list(IN_ORDER)
 
 

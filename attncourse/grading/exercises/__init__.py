@@ -24,6 +24,7 @@ CHAPTERS = (
     "flash",
     "flash_gpu",
     "ring",
+    "sliding_window",
 )
 
 

@@ -1,0 +1,134 @@
+"""A window block by block, and what people get wrong about blocks and about the ends of a text."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attncourse.grading.exercises.sliding_window._window import near
+from attncourse.grading.recipe import Given, Recipe
+
+SIZES = (1, 4, 8, 16, 32, 64, 128)  # of blocks, as people choose them; 1 stands for the window
+
+
+def attended(query: Tensor, key: Tensor, value: Tensor, visible: Tensor) -> Tensor:
+    """The five steps; where nothing is visible the output is 0."""
+    x = Given(query, key, value, visible)
+    return Recipe(lambda: x, normalize=lambda s: s.softmax(-1).nan_to_num(0.0))()[0]
+
+
+def in_blocks(
+    size: int, before=lambda r: r, after=lambda r: r, own=False, starts=range
+) -> Callable:
+    """Blocks of queries with their keys.
+
+    Args:
+        size: queries in a block.
+        before, after: how many keys are cut out besides those of the block, of r on each side.
+        own: queries and keys are both counted from the start of what was cut out.
+        starts: (0, n, size) -> where the blocks begin.
+    """
+
+    def answer(query, key, value, window_size):
+        n, r, out = query.size(2), window_size // 2, []
+        rows = window_size if size == 1 else size
+        for a in starts(0, n, rows):
+            b, first, last = min(a + rows, n), max(0, a - before(r)), min(n, a + rows + after(r))
+            i, j = torch.arange(a, b)[:, None], torch.arange(first, last)
+            i, j = (i - a, j - first) if own else (i, j)
+            cut = (query[:, :, a:b], key[:, :, first:last], value[:, :, first:last])
+            out.append(attended(*cut, near(i, j, window_size)))
+        return torch.cat(out, dim=2)
+
+    return answer
+
+
+def whole(start: int, n: int, size: int) -> range:
+    """Without a smaller block at the end."""
+    return range(start, n - n % size, size)
+
+
+def with_ends(ends: Callable) -> Callable:
+    """The keys of each query out of a text that is longer by r at both ends, none of them hidden."""
+
+    def answer(query, key, value, window_size):
+        r = window_size // 2
+        rows = torch.arange(query.size(2))[:, None] + torch.arange(2 * r + 1)
+        key, value = (ends(x, r)[:, :, rows] for x in (key, value))
+        everything = torch.ones(1, 2 * r + 1, dtype=torch.bool)
+        return attended(query[:, :, :, None], key, value, everything)[:, :, :, 0]
+
+    return answer
+
+
+def zeros(x, r):
+    """Tokens of zeros beyond the ends."""
+    return F.pad(x, (0, 0, r, r))
+
+
+def repeated(x, r):
+    """The first and the last token again beyond the ends."""
+    return x[:, :, torch.arange(-r, x.size(2) + r).clamp(0, x.size(2) - 1)]
+
+
+def around(x, r):
+    """Beyond each end, the other end."""
+    return x[:, :, torch.arange(-r, x.size(2) + r) % x.size(2)]
+
+
+def slips() -> Iterator[tuple[str, Callable]]:
+    """Sentences, and the answers that they are true of."""
+    side = "the window reaches into the blocks on both sides"
+    for size in SIZES:
+        yield (
+            f"Each block of queries reads the keys of its own block only; {side}.",
+            in_blocks(size, lambda r: 0, lambda r: 0),
+        )
+        yield (
+            f"The keys behind a block of queries are missing; {side}.",
+            in_blocks(size, after=lambda r: 0),
+        )
+        yield (
+            f"The keys in front of a block of queries are missing; {side}.",
+            in_blocks(size, before=lambda r: 0),
+        )
+        yield (
+            "Behind each block one key is missing; the last query of a block reads w // 2 keys behind it.",
+            in_blocks(size, after=lambda r: r - 1),
+        )
+        yield (
+            "In front of each block one key is missing; its first query reads w // 2 keys before it.",
+            in_blocks(size, before=lambda r: r - 1),
+        )
+        yield (
+            "In a block, queries and keys are both counted from 0, but the keys begin earlier than the queries, except in the first "
+            "block.",
+            in_blocks(size, own=True),
+        )
+        yield (
+            "The last queries are missing, where the last block is smaller than the others.",
+            in_blocks(size, starts=whole),
+        )
+    yield (
+        "At both ends the text is filled up with zeros, and these are read like tokens: their score is 0, and exp(0) is 1. Hide them.",
+        with_ends(zeros),
+    )
+    yield (
+        "At both ends the first or the last token is read several times; there is nothing beyond them.",
+        with_ends(repeated),
+    )
+    yield (
+        "The text is closed to a ring: its first tokens read the last ones. There is nothing beyond the ends.",
+        with_ends(around),
+    )
+
+
+def row_of_all(query, key, value, window_size):
+    """Right, and no table is ever there: but each query meets all keys."""
+    j = torch.arange(query.size(2))
+    rows = [
+        attended(query[:, :, i : i + 1], key, value, near(j[i], j, window_size))
+        for i in range(len(j))
+    ]
+    return torch.cat(rows, dim=2)

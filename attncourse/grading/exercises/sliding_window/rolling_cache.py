@@ -1,0 +1,184 @@
+"""Exercise rolling_cache: a cache that rolls, and takes its oldest token for one of the future."""
+
+from functools import lru_cache
+
+import torch
+
+from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistake, Mistakes
+from attncourse.grading.exercises.sliding_window._rolling import around, newest_in, repaired, steps
+
+
+def facts(answer, seed: int):
+    """What is seen where it is not what the repaired cache shows."""
+    for (what, seen), (_, right) in zip(steps(answer, seed), steps(RIGHT, seed), strict=True):
+        yield what, bool(seen == right) or seen
+
+
+RIGHT = repaired()
+ACCEPTED = Accepted(slots_by_a_remainder=RIGHT)
+
+
+@ACCEPTED.add
+class TokenByToken:
+    def __init__(self, batch, heads, window, head_dim):
+        self.memory = torch.zeros(batch, heads, window, head_dim)
+        self.positions, self.length = [None] * window, 0
+
+    def append(self, new):
+        for token in new.unbind(2):
+            slot = self.length % len(self.positions)
+            self.memory[:, :, slot] = token
+            self.positions[slot] = self.length
+            self.length += 1
+        n = min(self.length, len(self.positions))
+        return self.memory[:, :, :n], self.positions[:n]
+
+
+@ACCEPTED.add
+class SequenceFirst:
+    def __init__(self, batch, heads, window, head_dim):
+        self.rows = torch.full((window, batch, heads, head_dim), torch.nan, dtype=torch.float64)
+        self.at, self.length = torch.full((window,), -1), torch.tensor(0)
+
+    def append(self, new):
+        n, window = new.size(2), len(self.rows)
+        positions = torch.arange(int(self.length), int(self.length) + n)[-window:]
+        self.rows[positions % window] = new[:, :, -window:].permute(2, 0, 1, 3).double()
+        self.at[positions % window] = positions
+        self.length = self.length + n
+        there = int((self.at >= 0).sum())
+        return self.rows[:there].permute(1, 2, 0, 3), self.at[:there].clone()
+
+
+@ACCEPTED.add
+class TwoPieces(RIGHT):
+    """What does not fit behind the last token goes to the front."""
+
+    def append(self, new):
+        window = self.memory.size(2)
+        if new.size(2) > window:
+            self.length += new.size(2) - window
+            new = new[:, :, -window:]
+        slot, n = self.length % window, new.size(2)
+        room = min(n, window - slot)
+        self.memory[:, :, slot : slot + room] = new[:, :, :room]
+        self.memory[:, :, : n - room] = new[:, :, room:]
+        self.length += n
+        if self.length < window:
+            return self.memory[:, :, : self.length], torch.arange(self.length)
+        turns, newest = divmod(self.length - 1, window)
+        slots = torch.arange(window)
+        return self.memory, torch.where(
+            slots > newest, slots + (turns - 1) * window, slots + turns * window
+        )
+
+
+def plain_slice(memory, at, new):
+    """As found: from the first slot on, also beyond the end."""
+    memory[:, :, int(at[0]) : int(at[0]) + len(at)] = new
+
+
+def late(slots, length, window):
+    return length - (length - slots) % window
+
+
+def returns(change):
+    """``change`` makes what is returned of (tokens, positions)."""
+    return {
+        "returned": lambda memory, filled, positions, new: change(memory[:, :, :filled], positions)
+    }
+
+
+def in_order(tokens, positions):
+    order = positions.argsort()
+    return tokens[:, :, order], positions[order]
+
+
+def raising(new, start, window):
+    if new.size(2) > window:
+        raise ValueError("the chunk is longer than the window")
+    return new, start
+
+
+SLOT = "position p belongs into slot p % window"
+TOLD = "a slot holds the newest position p with p % window = slot that is not beyond the last token"
+MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
+    ("This is the code as found: once the memory is full, the oldest token is taken for one of the future, and a chunk that "
+     "crosses its end raises an error.", {"write": plain_slice, "label": late, "keep": lambda new, start, w: (new, start)}),
+    (f"Once the memory is full, the oldest token is still taken for the next one to come: {TOLD}.", {"label": late}),
+    ("A chunk that crosses the end of the memory still raises an error; what does not fit goes on at the front.",
+     {"write": plain_slice}),
+    (f"The positions are the numbers of the slots; {TOLD}.", {"label": lambda slots, length, w: slots}),
+    ("The positions are sorted, and the slots are not: in a memory that has rolled, slot 0 does not hold the oldest token.",
+     {"label": lambda slots, length, w: torch.arange(length - len(slots), length)}),
+    ("These are distances to the last token; positions are asked.", {"label": lambda slots, length, w: (length - 1 - slots) % w}),
+    ("The positions count from 1; the first token stands at 0.", {"label": lambda slots, length, w: 1 + newest_in(slots, length, w)}),
+    ("The positions are one too small.", {"label": lambda slots, length, w: newest_in(slots, length, w) - 1}),
+    (f"All slots are given positions of the current round; those that it has not reached yet hold the round before: {TOLD}.",
+     {"label": lambda slots, length, w: slots + (length - 1) // w * w}),
+    (f"All slots are given positions of the current round; those that it has not reached yet hold the round before: {TOLD}.",
+     {"label": lambda slots, length, w: slots + length // w * w}),
+    (f"The slot of the last token is taken for one of the round before: {TOLD}.",
+     {"label": lambda slots, length, w: newest_in(slots, length, w) - w * ((slots == (length - 1) % w) & (length > w))}),
+    (f"The positions run backwards through the slots: {TOLD}.",
+     {"label": lambda slots, length, w: length - 1 - (slots - (length - 1)) % w if length > w else slots}),
+    ("Every slot is given the position of the last token.", {"label": lambda slots, length, w: torch.full_like(slots, length - 1)}),
+    ("The positions are floats; return whole numbers.", {"label": lambda *x: newest_in(*x).float()}),
+    (f"Tokens are written one slot too late; {SLOT}.", {"slots": lambda first, n, w: around(first + 1, n, w)}),
+    (f"The last slot is never used: the remainder is taken of window - 1; {SLOT}.",
+     {"slots": lambda first, n, w: around(first, n, max(1, w - 1))}),
+    (f"The remainder is taken of window + 1, and there is no such slot; {SLOT}.",
+     {"slots": lambda first, n, w: around(first, n, w + 1)}),
+    (f"Nothing leads back to the front of the memory; {SLOT}.", {"slots": lambda first, n, w: first + torch.arange(n)}),
+    (f"Every token behind the last slot is written into the last slot; {SLOT}.",
+     {"slots": lambda first, n, w: (first + torch.arange(n)).clamp(max=w - 1)}),
+    (f"A chunk that does not fit behind the last token starts at slot 0; {SLOT}.",
+     {"slots": lambda first, n, w: first % w * (first % w + n <= w) + torch.arange(n)}),
+    (f"Every chunk starts at slot 0; {SLOT}.", {"slots": lambda first, n, w: torch.arange(n)}),
+    ("The tokens of a chunk are written in the opposite order.", {"slots": lambda *x: around(*x).flip(0)}),
+    ("Of a chunk that is longer than the window the first tokens are kept; keep the last ones.",
+     {"keep": lambda new, start, w: (new[:, :, :w], start)}),
+    (f"Of a chunk that is longer than the window the last tokens are kept, but from the slot on where the chunk began; {SLOT}.",
+     {"keep": lambda new, start, w: (new[:, :, -w:], start)}),
+    ("A chunk that is longer than the window raises an error; keep its last tokens.", {"keep": raising}),
+    ("A chunk that is longer than the window raises an error; keep its last tokens.",
+     {"keep": lambda new, start, w: (new, start) if new.size(2) <= w else torch.zeros(0)[1]}),
+    ("Only the last token of a chunk is kept.", {"keep": lambda new, start, w: (new[:, :, -1:], start + new.size(2) - 1)}),
+    ("length stops at the window; it counts all tokens that were seen.", {"count": lambda length, n, w: min(length + n, w)}),
+    ("length goes around with the slots; it counts all tokens that were seen.", {"count": lambda length, n, w: (length + n) % w}),
+    ("length grows by 1 in every call; it must grow by the number of new tokens.", {"count": lambda length, n, w: length + 1}),
+    ("length grows by the tokens that are kept; of a long chunk it must count all.",
+     {"count": lambda length, n, w: length + min(n, w)}),
+    ("length does not grow.", {"count": lambda length, n, w: length}),
+    ("The whole memory is returned while it is not full, with slots that nothing was written to.", {"filled": lambda length, w: w}),
+    ("The last slot that is filled is missing in what is returned.", {"filled": lambda length, w: min(length, w) - 1}),
+    ("The tokens are copied in every call, by clone, roll, cat, an index or a sort; return a view of the memory, in the order of "
+     "its slots.", returns(lambda tokens, positions: (tokens.clone(), positions))),
+    ("The tokens are copied in every call, by clone, roll, cat, an index or a sort; return a view of the memory, in the order of "
+     "its slots.", returns(in_order)),
+    ("Only the new tokens are returned; attention needs all that are kept.",
+     {"returned": lambda memory, filled, positions, new: (new, torch.arange(new.size(2)))}),
+    ("Only the tokens are returned; return (tokens, positions).", returns(lambda tokens, positions: tokens)),
+    ("The positions come first; return (tokens, positions).", returns(lambda tokens, positions: (positions, tokens))),
+    ("All caches share one memory; make it in the constructor.", {"memory": lru_cache(maxsize=2)(torch.zeros)}),
+    ("One token too many is kept; the window counts the last one, too.",
+     {"memory": lambda b, h, w, d: torch.zeros(b, h, w + 1, d)}),
+    ("One token too few is kept; the window counts the last one, too.",
+     {"memory": lambda b, h, w, d: torch.zeros(b, h, max(1, w - 1), d)}),
+    ("The tokens are added to what stood in their slots.",
+     {"write": lambda memory, at, new: memory.index_add_(2, at, new)}),
+    ("The tokens are not written.", {"write": lambda memory, at, new: None}),
+))  # fmt: skip
+
+EXERCISE = Exercise(
+    name="rolling_cache", answer="RepairedRolling", title="A token from the future", kind="Repair",
+    points=3, difficulty=3, minutes=20, needs="section 'A cache that rolls' of chapter 13",
+    judge=Facts(facts, tuple(dict(steps(RIGHT, 0)))), accepted=ACCEPTED, mistakes=MISTAKES,
+    hints=(
+        "Write down slots and positions for a window of 4 after 3, 4, 5 and 6 tokens. In which slot is the code wrong, and from when on?",
+        "The newest position is length - 1. Slot s holds the last position up to it that leaves the remainder s. And where does token "
+        "number length + t of a chunk belong?",
+        "Positions: last = self.length - 1; last - (last - slots) % window. Writing: keep the last window tokens of the chunk, and write "
+        "them to memory[:, :, where] with where = positions of these tokens % window.",
+    ),
+)  # fmt: skip

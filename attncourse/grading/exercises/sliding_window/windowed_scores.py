@@ -1,0 +1,182 @@
+"""Exercise windowed_scores: the scores of a window as a narrow table, made without the wide one."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.exercises.sliding_window._band import (
+    RIGHT,
+    definition,
+    given,
+    reads,
+    row_of_all,
+    wide,
+    wrapped,
+)
+from attncourse.grading.exercises.sliding_window._window import grows_linearly
+from attncourse.grading.inputs import normal, sized_cases
+from attncourse.grading.memory_judge import Budget, MemoryLimited
+from attncourse.grading.mistakes import gradients, heads, in_place, mistakes_of, outputs, scales
+
+CALLS = (  # what is special, b h n d, how loud, left, right
+    ("2 samples, 3 heads, 7 tokens, head_dim 5, 3 to the left, 1 to the right", (2, 3, 7, 5), 1, 3, 1),
+    ("a causal window of 4 tokens", (3, 2, 6, 4), 1, 3, 0),
+    ("1 to the left, 4 to the right", (2, 1, 8, 3), 1, 1, 4),
+    ("a window wider than the sequence", (1, 2, 3, 4), 1, 5, 6),
+    ("only itself", (2, 3, 4, 6), 1, 0, 0),
+    ("1 token", (3, 2, 1, 5), 1, 2, 1),
+    ("large scores", (2, 2, 9, 3), 900, 2, 2),
+    ("256 tokens", (1, 1, 256, 2), 2, 3, 5),
+)  # fmt: skip
+
+
+def measured(n):
+    """5 keys to the left, 2 to the right."""
+    return *normal(torch.Generator().manual_seed(7), *[(1, 1, n, 2)] * 2), 5, 2
+
+
+def cases(seed: int) -> list[Case]:
+    return sized_cases(seed, "b h n d", "b h n d, b h n d", CALLS)
+
+
+ACCEPTED = Accepted(gathered=RIGHT)
+
+
+@ACCEPTED.add
+def unfolded(query, key, left, right):
+    there = F.pad(torch.ones(query.size(2)), (left, right)).unfold(0, left + 1 + right, 1)
+    keys = F.pad(key, (0, 0, left, right)).unfold(2, left + 1 + right, 1)
+    scores = torch.einsum("bhnd,bhndw->bhnw", query, keys) / math.sqrt(query.size(-1))
+    return scores.masked_fill(there == 0, -math.inf)
+
+
+@ACCEPTED.add
+def column_by_column(query, key, left, right):
+    n, scores = query.size(2), []
+    for c in range(-left, right + 1):
+        here = (query[:, :, max(0, -c) : max(0, n - c)] * key[:, :, max(0, c) : max(0, n + c)]).sum(
+            -1
+        )
+        before = min(n, max(0, -c))
+        scores.append(F.pad(here, (before, n - before - here.size(-1)), value=-math.inf))
+    return torch.stack(scores, dim=-1) * query.size(-1) ** -0.5
+
+
+@ACCEPTED.add
+def row_by_row(query, key, left, right):
+    rows, n = [], query.size(2)
+    for i in range(n):
+        first, last = max(0, i - left), min(n, i + right + 1)
+        row = (query[:, :, i : i + 1] @ key[:, :, first:last].mT)[:, :, 0] / math.sqrt(
+            query.size(3)
+        )
+        rows.append(F.pad(row, (first - i + left, i + right + 1 - last), value=float("-inf")))
+    return torch.stack(rows, 2)
+
+
+@ACCEPTED.add
+def rolled(query, key, left, right):
+    i = torch.arange(query.size(2))
+    scaled, out = query / query.shape[-1] ** 0.5, []
+    for c in range(-left, right + 1):
+        score = (scaled * torch.roll(key, -c, dims=2)).sum(-1)
+        out.append(torch.where((i + c >= 0) & (i + c < len(i)), score, torch.tensor(-torch.inf)))
+    return torch.stack(out, dim=3)
+
+
+def returned(change: Callable) -> dict[str, Callable]:
+    """``change`` makes what is returned of (scores, query, key, left, right)."""
+    return {"answer": lambda o, w, s, x: change(o, *x.rest)}
+
+
+def pairs(query, key, left, right):
+    """All scores, and the distance j - i of each."""
+    at = torch.arange(query.size(2))
+    return query @ key.mT / query.size(-1) ** 0.5, at - at[:, None]
+
+
+def in_the_wide_table(o, query, key, left, right):
+    scores, d = pairs(query, key, left, right)
+    return scores.masked_fill((d < -left) | (d > right), -math.inf)
+
+
+NO_KEY = "where no key stands, before the first one and behind the last, it is minus infinity"
+MISTAKES = Mistakes([
+    Mistake("The results are right, but a table of n x n numbers is made on the way, of scores or of a mask; multiply each "
+            "query with the keys of its window only.", wide),
+    Mistake("The results are right, but more is computed than n x n numbers, part by part: each query meets all keys, or "
+            "what is there is copied with every part. Cut the window out first, and join the parts once.", row_of_all),
+    *mistakes_of(RIGHT, scales, outputs, heads, gradients, in_place,
+                 without=("scaled by values", "scaled after the softmax", "weights detached", "value detached")),
+    *(RIGHT.but(says, **steps) for says, steps in (
+        ("The columns stand in the opposite order; column 0 is key i - left, the last one key i + right.",
+         reads(at=lambda i, c, left, right: i + right - c)),
+        ("left and right are exchanged; the first is the number of keys before the query.",
+         reads(at=lambda i, c, left, right: i - right + c)),
+        ("Every column is one key too late; column c of row i is key i - left + c.",
+         reads(at=lambda i, c, left, right: i - left + c + 1)),
+        ("Every column is one key too early; column c of row i is key i - left + c.",
+         reads(at=lambda i, c, left, right: i - left + c - 1)),
+        ("All rows have the keys 0, 1, 2 and so on; the window moves along with its query.",
+         reads(at=lambda i, c, left, right: 0 * i + c)),
+        ("The window starts at its query; it starts at key i - left.", reads(at=lambda i, c, left, right: i + c)),
+        ("The rows are keys here: each has the scores of its own key with the queries around it.",
+         {"given": lambda query, key, left, right: given(key, query, left, right)}),
+        ("The last column is missing: from i - left to i + right there are left + 1 + right keys.",
+         reads(width=lambda left, right: left + right)),
+        ("There is a column too many: from i - left to i + right there are left + 1 + right keys.",
+         reads(width=lambda left, right: left + right + 2)),
+        ("The window is as wide to the right as to the left.", reads(width=lambda left, right: 2 * left + 1)),
+        ("The window ends at its query; it also has the keys up to i + right.", reads(width=lambda left, right: left + 1)),
+        ("The keys on the right are hidden, as in a causal layer; the window has them.",
+         returned(lambda o, q, k, left, right: o.masked_fill(torch.arange(o.size(-1)) > left, -math.inf))),
+        ("The query's own key is missing; its column is number left.",
+         returned(lambda o, q, k, left, right: torch.cat([o[..., :left], o[..., left + 1 :]], -1))),
+        (f"There are scores of 0, as of keys of zeros; {NO_KEY}.", {"mask": lambda s, x: s.masked_fill(~x.visible, 0.0)}),
+        (f"The first or the last key is repeated; {NO_KEY}.", {"mask": lambda s, x: s}),
+        (f"The keys go around: before the first one comes the last; {NO_KEY}.",
+         {"given": lambda q, k, left, right: wrapped(q, k, left, right), "mask": lambda s, x: s}),
+        (f"There is NaN; {NO_KEY}.", {"mask": lambda s, x: s.masked_fill(~x.visible, math.nan)}),
+        (f"It is plus infinity; {NO_KEY}.", {"mask": lambda s, x: s.masked_fill(~x.visible, math.inf)}),
+        *((f"There is a finite number, such as -1e9; {NO_KEY}.",
+           {"mask": lambda s, x, fill=fill: s.masked_fill(~x.visible, fill)})
+          for fill in (-1.0, -1e2, -1e3, -1e4, -1e5, -1e6, -1e9, -1e10, -1e30, torch.finfo(torch.float32).min)),
+        ("Before the first key it is right, but not behind the last: there, too, it is minus infinity.",
+         {"mask": lambda s, x: s.masked_fill(~x.visible & (torch.arange(s.size(-1)) <= x.rest[2]), -math.inf)}),
+        ("Behind the last key it is right, but not before the first: there, too, it is minus infinity.",
+         {"mask": lambda s, x: s.masked_fill(~x.visible & (torch.arange(s.size(-1)) > x.rest[2]), -math.inf)}),
+        ("The softmax is taken; the scores are asked.", {"normalize": lambda s: s.softmax(-1)}),
+        ("The softmax is taken; the scores are asked.", {"normalize": lambda s: s.softmax(-1).nan_to_num()}),
+        ("The exponentials are taken; the scores are asked.", {"normalize": torch.exp}),
+        ("This is the table of all pairs, with the window in it; column c of the narrow one is key i - left + c.",
+         returned(in_the_wide_table)),
+        ("This is the table of all pairs; of each row only the window is asked.", returned(lambda o, *x: pairs(*x)[0])),
+        ("Rows and columns are exchanged; the shape is (batch, heads, n, left + 1 + right).",
+         returned(lambda o, *x: o.mT)),
+        ("The scores of all pairs of a row and the ones before it are added up; each pair has its own.",
+         returned(lambda o, *x: o.masked_fill(o == -math.inf, 0.0).cumsum(-1))),
+        ("The products are not added up over head_dim; a score is one number.",
+         {"score": lambda x: x.query[:, :, :, None] * x.key, "mask": lambda s, x: s.masked_fill(~x.visible[..., None], -math.inf)}),
+    )),
+])  # fmt: skip
+
+EXERCISE = Exercise(
+    name="windowed_scores", title="A narrow table", kind="Implement",
+    points=3, difficulty=3, minutes=25, needs="section 'The window by hand' of chapter 13",
+    judge=MemoryLimited(
+        Calls(definition, cases),
+        "twice as many tokens take twice as much", partial(grows_linearly, measured, 128),
+        Budget(lambda g: (*normal(g, *[(1, 1, 2**14, 1)] * 2), 3, 2), RIGHT),  # all pairs: 1 GiB
+    ), accepted=ACCEPTED, mistakes=MISTAKES,
+    hints=(
+        "Write down for n = 5, left = 2 and right = 1 which key stands in which column of which row. In how many of them is there none?",
+        "Either pick the keys of every row by a table of indices (n, left + 1 + right), or make one column after the other: column "
+        "c multiplies each query with the key that stands c - left places behind it.",
+        "j = torch.arange(n)[:, None] - left + torch.arange(left + 1 + right); key[:, :, j.clamp(0, n - 1)] has the shape (batch, heads, "
+        "n, columns, head_dim). Multiply, add up over the last axis, scale, and fill where j is no key.",
+    ),
+)  # fmt: skip
