@@ -156,8 +156,8 @@ def table(name: str, make, largest: str, what: str) -> None:
         caption=f"Time and memory of {what}, relative to transformers' layer",
         note=f"Float32, batch 1, width {WIDTH}, {HEADS} heads, one thread, CPU time; both on the same weights, and equal to "
         f"{largest} in float64. The others: how many times as long as ours. Limit: never longer than the library, it is "
-        f"{kept}: at most {worst} of its time. Twice the length takes ours 2^{exponents[0]} times the time forward and "
-        f"2^{exponents[1]} with backward.",
+        f"{kept}: at most {worst} of its time. Exponent of ours: {exponents[0]} forward and {exponents[1]} with backward; 1 means "
+        f"that twice the length takes twice the time.",
         columns=[
             "length",
             "forward, ms",
