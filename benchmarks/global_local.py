@@ -56,6 +56,7 @@ def longformer_layers() -> tuple[nn.Module, nn.Module]:
     for name in ("query", "key", "value"):
         for kind in ("", "_global"):
             projection = getattr(ours, f"{name[0]}{kind}_proj")
+            projection.reset_parameters()  # the global ones start as copies
             getattr(theirs, name + kind).load_state_dict(projection.state_dict())
     return ours, theirs
 

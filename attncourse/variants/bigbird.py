@@ -76,7 +76,8 @@ def bigbird_mask(plan: BigBirdPlan, block_size: int) -> MaskMod:
 
     Chapter: 14_global_local.
     """
-    table = torch.ones(len(plan.blocks), plan.num_blocks, plan.num_blocks, dtype=torch.bool)
+    size = (len(plan.blocks), plan.num_blocks, plan.num_blocks)
+    table = torch.ones(size, dtype=torch.bool, device=plan.blocks.device)
     table[:, 1:-1] = False
     table[:, 1:-1].scatter_(2, plan.blocks, True)
 

@@ -1,9 +1,11 @@
 """Longformer: every token reads its window and a few global tokens, and the global tokens read everything."""
 
+from copy import deepcopy
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncourse.layers import merge_heads, split_heads
 from attncourse.masks import any_of, dense, global_tokens, sliding_window
@@ -127,6 +129,8 @@ class LongformerAttention(SlidingWindowAttention):
         q, k, v = x W^Q, x W^K, x W^V             for every row, whomever it reads
         q', k', v' = x W'^Q, x W'^K, x W'^V       for the rows of global tokens
 
+    W' starts as a copy of W, as in the paper, so that training begins with one kind of attention.
+
     Args:
         embed_dim, num_heads, bias: as in `attncourse.layers.MultiHeadAttention`.
         window_size: as in `attncourse.variants.window.SlidingWindowAttention`: an int w means
@@ -146,9 +150,9 @@ class LongformerAttention(SlidingWindowAttention):
         bias: bool = True,
     ):
         super().__init__(embed_dim, num_heads, window_size, bias=bias)
-        self.q_global_proj = nn.Linear(embed_dim, embed_dim, bias)
-        self.k_global_proj = nn.Linear(embed_dim, embed_dim, bias)
-        self.v_global_proj = nn.Linear(embed_dim, embed_dim, bias)
+        self.q_global_proj = deepcopy(self.q_proj)
+        self.k_global_proj = deepcopy(self.k_proj)
+        self.v_global_proj = deepcopy(self.v_proj)
 
     def forward(
         self,

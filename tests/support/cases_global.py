@@ -78,6 +78,8 @@ def longformer_own(p, s):
 def longformer_layer(p, s):
     torch.manual_seed(0)
     layer = module(p, "longformer").LongformerAttention(s.h * s.d, s.h, (2, 1)).double()
+    for name in "qkv":  # they start as copies
+        getattr(layer, f"{name}_global_proj").reset_parameters()
     (x,) = draw((s.b, s.n, s.h * s.d))
     is_global = some_global(s.b, s.n)
 
@@ -155,6 +157,8 @@ MUTANTS += [
     ("longformer", "q, k, v = global_projections or (query, key, value)", "q, k, v = query, key, value"),
     ("longformer", "torch.where(row, of_global, local)", "torch.where(row, local, of_global)"),
     ("longformer", "torch.where(row, of_global, local)", "local"),
+    ("longformer", "deepcopy(self.v_proj)", "deepcopy(self.k_proj)"),
+    ("longformer", "deepcopy(self.v_proj)", "self.v_proj"),
     ("bigbird", "return ~same.tril(-1).any(-1)", "return torch.ones_like(self.blocks) > 0"),
     ("bigbird", "return ~same.tril(-1).any(-1)", "return ~same.triu(1).any(-1) & False"),
     ("bigbird", "[0, last, row - 1, row, row + 1]", "[0, 0, row - 1, row, row + 1]"),

@@ -47,6 +47,16 @@ def without_global_tokens_it_is_a_window(p):
 
 
 @claim
+def projections_of_global_tokens_start_as_copies(p):
+    layer = p.longformer.LongformerAttention(8, 2, 6)
+    for name in "qkv":
+        local, own = getattr(layer, f"{name}_proj"), getattr(layer, f"{name}_global_proj")
+        assert own is not local
+        close(dict(own.named_parameters()), dict(local.named_parameters()), atol=0.0)
+    assert sum(x.numel() for x in layer.parameters()) == 7 * (8 * 8 + 8)
+
+
+@claim
 def a_longformer_stores_no_table(p):
     for n in (1024, 2048):
         x = torch.randn(1, 1, n, 8).requires_grad_()
