@@ -25,6 +25,7 @@ CHAPTERS = (
     "flash_gpu",
     "ring",
     "sliding_window",
+    "global_local",
 )
 
 
