@@ -9,6 +9,7 @@ from torch import Tensor
 
 from attncourse.layers import SelfAttention
 from attncourse.masks import dense, sliding_window
+from attncourse.mods import MaskMod
 from attncourse.steps import check_mask, mask
 from attncourse.variants.flash import check_inputs
 
@@ -46,14 +47,15 @@ def sliding_window_attention(
     Returns: the output; 0, with zero gradient, for a query that has no neighbours.
 
     Raises:
-        ValueError: a negative number of neighbours, or shapes that do not fit.
+        TypeError: one number as the window. ValueError: a negative number of neighbours, or shapes that do not fit.
 
-    Cost: 2 n (left + right + ``ROWS``) (d + e) FLOPs per head; memory for the inputs and one block.
+    Cost: at most 2 n (left + right + 2 ``ROWS``) (d + e) FLOPs per head; memory for the inputs and one block.
     Reduces to: causal attention when left >= n - 1 and right = 0.
     Source: beltagy2020, section 3.1.
     Chapter: 13_sliding_window.
     """
-    (left, right), rule = window_size, sliding_window(*window_size)
+    rule = _rule(window_size)
+    left, right = window_size
     check_inputs(query, key, value, None, enable_gqa)
     keys, values = key.split(ROWS, dim=2), value.split(ROWS, dim=2)
 
@@ -80,6 +82,15 @@ def neighbours(first: int, last: int, count: int) -> slice:
     """Which of ``count`` blocks hold the positions first..last; one of them even if none does."""
     start = min(max(first // ROWS, 0), count - 1)
     return slice(start, max(last // ROWS, start) + 1)
+
+
+def _rule(window_size: tuple[int, int]) -> MaskMod:
+    if isinstance(window_size, int):
+        raise TypeError(
+            f"window_size is a pair (left, right); got {window_size}. For a causal window of w tokens, the "
+            f"token itself among them, use (w - 1, 0)"
+        )
+    return sliding_window(*window_size)
 
 
 class SlidingWindowAttention(SelfAttention):

@@ -53,6 +53,14 @@ def test_memory_of_a_window_in_blocks_grows_with_the_length():
         assert flash.growth(lengths, peaks) <= window.MEMORY_GROWTH
 
 
+def test_a_step_of_decoding_is_set_back_to_its_position():
+    layer = window.SlidingWindowAttention(window.WIDTH, window.HEADS, (3, 0))
+    cache = window.RollingKVCache.of(layer, 1, 3)
+    run = window.step(layer, cache, 100)
+    assert run().equal(run())
+    assert cache.length == 101
+
+
 def test_peak_counts_what_is_held_at_the_same_time():
     megabyte = torch.zeros(2**18)  # of float32; not counted, because it was there before
 

@@ -137,6 +137,11 @@ MUTANTS += [
     ("window", "min(max(first // ROWS, 0), count - 1)", "max(first // ROWS, 0)"),
     ("window", "max(last // ROWS, start) + 1", "last // ROWS + 1"),
     ("window", "max(last // ROWS, start) + 1", "count"),
+    (
+        "window",
+        "torch.cat(keys[near], dim=2), torch.cat(values[near], dim=2)",
+        "(x[:, :, near.start * ROWS : near.stop * ROWS] for x in (key, value))",
+    ),
     ("window", "rows, k, v, seen, dropout_p, scale=scale", "rows, k, v, seen, dropout_p"),
     ("window", "(window_size // 2, window_size // 2)", "(-(-window_size // 2), window_size // 2)"),
     ("window", "0 if is_causal else right", "right"),

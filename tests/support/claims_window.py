@@ -12,6 +12,7 @@ from support.cases import draw
 from support.cases_window import rolling_of, window_of
 from support.claims import claim
 from support.contracts import close, largest_tensor
+from support.oracles import flex
 
 
 @claim
@@ -56,6 +57,15 @@ def blocks_of_a_window_equal_the_mask(p):
                     *inputs,
                 )
                 close(ours, theirs)
+
+
+@claim
+def blocks_of_a_window_equal_flex_attention(p):
+    """At the real size of a block, three of them."""
+    q, k, v = draw((1, 2, 150, 4), (1, 2, 150, 4), (1, 2, 150, 4))
+    for left, right in ((70, 0), (5, 3)):
+        theirs = flex(q, k, v, mask_mod=p.masks.sliding_window(left, right))
+        close(window_of(p).sliding_window_attention(q, k, v, (left, right)), theirs)
 
 
 class AllTensors(TorchDispatchMode):
@@ -128,6 +138,8 @@ def messages_about_windows_say_what_to_do(p):
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             call()
+    with pytest.raises(TypeError, match=r"a pair \(left, right\); got 4\. .* use \(w - 1, 0\)"):
+        window.sliding_window_attention(x, x, x, 4)
     layer = window.SlidingWindowAttention(8, 2, 4)
     with pytest.raises(TypeError, match="attn_mask must be bool"):
         layer(torch.zeros(1, 3, 8), attn_mask=torch.ones(3, 3, dtype=torch.int64))
