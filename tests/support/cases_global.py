@@ -159,6 +159,7 @@ MUTANTS += [
     ("longformer", "torch.where(row, of_global, local)", "local"),
     ("longformer", "deepcopy(self.v_proj)", "deepcopy(self.k_proj)"),
     ("longformer", "deepcopy(self.v_proj)", "self.v_proj"),
+    ("longformer", "k = torch.cat([global_key, *keys[near]], dim=2)", "k = torch.cat([global_key, key[:, :, near.start * ROWS : near.stop * ROWS]], dim=2)"),
     ("bigbird", "return ~same.tril(-1).any(-1)", "return torch.ones_like(self.blocks) > 0"),
     ("bigbird", "return ~same.tril(-1).any(-1)", "return ~same.triu(1).any(-1) & False"),
     ("bigbird", "[0, last, row - 1, row, row + 1]", "[0, 0, row - 1, row, row + 1]"),
