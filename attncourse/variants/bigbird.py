@@ -148,5 +148,5 @@ def _check(query, key, value, plan, block_size) -> None:
     if query.size(2) != plan.num_blocks * block_size or query.size(1) != plan.blocks.size(0):
         raise ValueError(
             f"the plan is for {plan.blocks.size(0)} heads and {plan.num_blocks} blocks of "
-            f"{block_size} tokens; got query {tuple(query.shape)}. Pad the sequence, or make another plan"
+            f"{block_size} tokens; got query {tuple(query.shape)}. Make another plan, for seq / block_size blocks"
         )

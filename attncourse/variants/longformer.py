@@ -45,7 +45,7 @@ def longformer_attention(
         ValueError: shapes that do not fit, or a negative number of neighbours.
 
     Cost: 2 n (left + right + `ROWS` + 2 g) (d + e) FLOPs per head for g global tokens, half of the last
-        term for their own rows; memory for the inputs, one block and g n scores.
+        term for their own rows; memory for the inputs and one block, in training for all blocks.
     Reduces to: a sliding window without global tokens; full attention when all are global.
     Source: beltagy2020, section 3.1.
     Chapter: 14_global_local.
