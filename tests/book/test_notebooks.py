@@ -4,6 +4,7 @@ import re
 
 import nbformat
 import pytest
+from pybtex.database import parse_file
 from support import form, glossary
 from support.form import tags
 from support.notebooks import (
@@ -174,6 +175,12 @@ def test_what_is_older_is_there():
 def test_links_to_terms_lead_to_the_glossary(path):
     source = "\n".join(cell.source for cell in cells(path, "markdown"))
     assert glossary.unknown_links(source, glossary.terms()) == []
+
+
+def test_the_bibliography_can_be_read():
+    """A merge that joins two entries makes one of both: a brace is missing, and the site is not built."""
+    written = re.findall(r"^@\w+\{(\w+),", (ROOT / "references.bib").read_text("utf-8"), re.M)
+    assert list(parse_file(ROOT / "references.bib").entries) == written
 
 
 @each(ALL)
