@@ -72,7 +72,9 @@ def variant(name: str, **usual):
     """Register ``make(package, sizes)``; ``usual`` are the sizes in which it differs from `Sizes`."""
 
     def register(make):
-        VARIANTS[name] = lambda package, **sizes: make(package, Sizes(**usual | sizes))
+        sized = lambda package, **sizes: make(package, Sizes(**usual | sizes))  # noqa: E731
+        sized.__module__ = make.__module__
+        VARIANTS[name] = sized
         return make
 
     return register
