@@ -26,6 +26,7 @@ CHAPTERS = (
     "ring",
     "sliding_window",
     "global_local",
+    "sinks",
 )
 
 
