@@ -5,10 +5,11 @@ from attncourse.show.diagrams.boxes import STEPS, arrow, blank, box, five_steps
 from attncourse.show.diagrams.card import memory_levels, roofline
 from attncourse.show.diagrams.clocks import clocks, same_words, turned_pairs
 from attncourse.show.diagrams.curves import samples
+from attncourse.show.diagrams.evictions import kept_tokens
 from attncourse.show.diagrams.head_table import head_table
 from attncourse.show.diagrams.heads import head_sharing_diagram
 from attncourse.show.diagrams.hops import hop_maps, hop_strips, relay
-from attncourse.show.diagrams.lengths import beyond_training
+from attncourse.show.diagrams.lengths import beyond_training, over_position
 from attncourse.show.diagrams.machine_code import code_strips
 from attncourse.show.diagrams.mask_tables import (
     mask_rules,
@@ -52,6 +53,7 @@ __all__ = [
     "heads_diagram",
     "hop_maps",
     "hop_strips",
+    "kept_tokens",
     "mask_rules",
     "mask_then_softmax",
     "mask_too_late",
@@ -60,6 +62,7 @@ __all__ = [
     "next_word",
     "norm_places",
     "one_row",
+    "over_position",
     "padded_batch",
     "receptive_field",
     "relay",

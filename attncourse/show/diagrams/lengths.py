@@ -1,4 +1,4 @@
-"""How a loss goes on where training has stopped: curves over the position."""
+"""How a loss goes on where training has stopped, or a token was evicted: curves over the position."""
 
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
@@ -13,12 +13,23 @@ def beyond_training(
     ylabel: str,
     caption: str = "",
 ) -> Figure:
-    """Loss over position, in panels below each other with the same axes; every curve carries its name.
+    """Loss over position, as in `over_position`; a dotted line stands where the training's sequences end."""
+    return over_position(panels, positions, {trained: "training ends"}, ylabel, caption)
+
+
+def over_position(
+    panels: list[dict[str, list[float]]],
+    positions: list[float],
+    events: dict[int, str],
+    ylabel: str,
+    caption: str = "",
+) -> Figure:
+    """Curves over the position, in panels below each other with the same axes; every curve carries its name.
 
     Args:
         panels: curves by name; up to three in a panel stay readable.
         positions: of all points.
-        trained: the longest sequence of the training, a dashed line.
+        events: what happens at a position, such as "training ends"; a dotted line stands there.
         ylabel: what a curve shows.
     """
     with mpl.rc_context(STYLE):
@@ -31,15 +42,18 @@ def beyond_training(
                 at = (positions[-1], ends[name])
                 ax.annotate(name, at, (6, 0), textcoords="offset points", va="center",
                             color=line.get_color(), annotation_clip=False)  # fmt: skip
-            ax.axvline(trained, color=INK, linestyle=":", linewidth=1.2)
+            for at in events:
+                ax.axvline(at, color=INK, linestyle=":", linewidth=1.2)
             ax.set_ylabel(ylabel)
-        axes[0].text(trained, 1.02, " training ends here", ha="left", va="bottom", color=INK,
-                     transform=axes[0].get_xaxis_transform(), fontsize=10)  # fmt: skip
+        for at, event in events.items():
+            axes[0].text(at, 1.02, f" {event} here", ha="left", va="bottom", color=INK,
+                         transform=axes[0].get_xaxis_transform(), fontsize=10)  # fmt: skip
         axes[-1].set_xlabel("position")
     said = "; ".join(
         f"{name} from {y[0]:.2f} to {y[-1]:.2f}" for curves in panels for name, y in curves.items()
     )
-    return Figure(canvas, f"{ylabel} over position, training ends at {trained}: {said}.", caption)
+    happens = ", ".join(f"{event} at {at}" for at, event in events.items())
+    return Figure(canvas, f"{ylabel} over position, {happens}: {said}.", caption)
 
 
 def _apart(ends: dict[str, float], least: float = 0.16) -> dict[str, float]:
