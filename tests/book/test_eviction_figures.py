@@ -10,7 +10,9 @@ ROWS = {"the last 2": {2: "2", 3: "3"}, "one and the last": {0: "a", 3: "b"}}
 
 def test_kept_tokens_are_filled_and_sinks_are_coloured():
     figure = diagrams.kept_tokens(ROWS, num_sinks=1)
-    assert "the last 2: 2 of 4, 2 to 3; one and the last: 2 of 4, 0 and 3." in figure.alt
+    assert (
+        "the last 2: 2 of 4, 2 to 3; one and the last: 2 of 4, 0 and 3, marked a, b." in figure.alt
+    )
     assert figure.canvas.get_figwidth() <= 4.6, "shrunk to a phone, its letters stay legible"
     assert figure.png() == diagrams.kept_tokens(ROWS, num_sinks=1).png()
     (ax,) = figure.canvas.axes

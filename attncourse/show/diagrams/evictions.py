@@ -25,12 +25,9 @@ def kept_tokens(rows: dict[str, dict[int, str]], num_sinks: int, caption: str = 
             for token in range(n):
                 _slot(ax, token, y, kept.get(token), token < num_sinks)
         ax.set(xlim=(-0.1, n + 0.1), ylim=(-2.3 * (len(rows) - 1) - 0.1, 2.0))
-    told = "; ".join(
-        f"{title}: {len(kept)} of {n}, {_spans(sorted(kept))}" for title, kept in rows.items()
-    )
-    return Figure(
-        canvas, f"Tokens 0 to {n - 1} of a text, and which of them are kept. {told}.", caption
-    )
+    told = "; ".join(f"{title}: {len(kept)} of {n}, {_told(kept)}" for title, kept in rows.items())
+    alt = f"Tokens 0 to {n - 1} of a text, and which of them are kept. {told}."
+    return Figure(canvas, alt, caption)
 
 
 def _slot(ax, token: int, y: float, text: str | None, sink: bool) -> None:
@@ -48,10 +45,10 @@ def _slot(ax, token: int, y: float, text: str | None, sink: bool) -> None:
     ax.text(token + 0.5, y + 0.48, text, ha="center", va="center", color=ink, fontsize=11)
 
 
-def _spans(tokens: list[int]) -> str:
-    """Neighbours as spans: "0 and 7 to 11"."""
-    starts = [t for t in tokens if t - 1 not in tokens]
-    ends = [t for t in tokens if t + 1 not in tokens]
-    return " and ".join(
-        f"{a}" if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True)
-    )
+def _told(kept: dict[int, str]) -> str:
+    """Which tokens are kept, neighbours as spans, and what stands on them if it is not their number."""
+    starts, ends = ([t for t in sorted(kept) if t + step not in kept] for step in (-1, 1))
+    spans = zip(starts, ends, strict=True)
+    told = " and ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in spans)
+    same = all(text == str(token) for token, text in kept.items())
+    return told if same else f"{told}, marked {', '.join(kept.values())}"

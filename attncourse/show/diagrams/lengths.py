@@ -29,7 +29,8 @@ def over_position(
     Args:
         panels: curves by name; up to three in a panel stay readable.
         positions: of all points.
-        events: what happens at a position, such as "training ends"; a dotted line stands there.
+        events: what happens at a position, such as "training ends"; a dotted line stands there in all
+            panels. The first one's name stands over the first panel, the second one's over the second.
         ylabel: what a curve shows.
     """
     with mpl.rc_context(STYLE):
@@ -45,9 +46,10 @@ def over_position(
             for at in events:
                 ax.axvline(at, color=INK, linestyle=":", linewidth=1.2)
             ax.set_ylabel(ylabel)
-        for at, event in events.items():
-            axes[0].text(at, 1.02, f" {event} here", ha="left", va="bottom", color=INK,
-                         transform=axes[0].get_xaxis_transform(), fontsize=10)  # fmt: skip
+        for k, (at, event) in enumerate(events.items()):
+            ax = axes[k % len(axes)]
+            ax.text(at, 1.02, f" {event} here", ha="left", va="bottom", color=INK,
+                    transform=ax.get_xaxis_transform(), fontsize=10)  # fmt: skip
         axes[-1].set_xlabel("position")
     said = "; ".join(
         f"{name} from {y[0]:.2f} to {y[-1]:.2f}" for curves in panels for name, y in curves.items()
