@@ -75,47 +75,35 @@ def made(length: int) -> dict:
 
 
 def window_table() -> None:
+    """One table for the forward pass, one with the backward pass."""
+    for k, kind in enumerate(PASSES):
+        seconds = {name: {} for name in METHODS}
+        for length in LENGTHS:
+            found = {name: pair[k] for name, pair in made(length).items()}
+            best = best_seconds(*found.values(), repeats=8 - 4 * k)
+            for name, least in zip(found, best, strict=True):
+                seconds[name][length] = least
+            print(kind, length, [f"{1e3 * s:.1f}" for s in best], flush=True)
+        time_table(f"window_{kind.split()[-1]}", kind, seconds)
+
+
+def time_table(file: str, kind: str, seconds: dict[str, dict[int, float]]) -> None:
     """Milliseconds of the blocks, and how many times as long the others take."""
-    seconds = {}
-    for length in LENGTHS:
-        found = made(length)
-        for k, kind in enumerate(PASSES):
-            best = best_seconds(*(pair[k] for pair in found.values()), repeats=8 - 4 * k)
-            seconds |= {(name, kind, length): s for name, s in zip(found, best, strict=True)}
-        print(
-            length,
-            {key[:2]: f"{s * 1e3:.1f}" for key, s in seconds.items() if key[2] == length},
-            flush=True,
-        )
-
-    def row(length) -> list:
-        cells = []
-        for kind in PASSES:
-            ours = seconds["blocks", kind, length]
-            cells.append(round(1e3 * ours, 1))
-            others = [seconds.get((name, kind, length)) for name in list(METHODS)[1:]]
-            cells += ["–" if s is None else round(s / ours, 1) for s in others]
-        return [f"{length:,}", *cells]
-
-    exponents = []
-    for kind in PASSES:
-        for name in METHODS:
-            lengths = [n for n in LENGTHS if (name, kind, n) in seconds]
-            exponents.append(round(growth(lengths, [seconds[name, kind, n] for n in lengths]), 2))
-    worst = max(exponents[0], exponents[len(METHODS)])
-    reached = {
-        kind: round(seconds["local-attention", kind, MASKED] / seconds["blocks", kind, MASKED], 1)
-        for kind in PASSES
-    }
-    faster = ", ".join(f"{reached[kind]} {kind} (at least {FASTER[kind]})" for kind in PASSES)
+    ours, *others = seconds.values()
+    exponents = [round(growth(list(x), list(x.values())), 2) for x in seconds.values()]
+    faster = round(seconds["local-attention"][MASKED] / ours[MASKED], 1)
+    ratios = {n: [round(x[n] / ours[n], 1) if n in x else "–" for x in others] for n in LENGTHS}
     write_table(
-        "window",
-        caption=f"Time of causal attention with a window of {LEFT} neighbours",
-        note=f"Float32, 4 heads of width 64, one thread, CPU time. Blocks: `sliding_window_attention`, in milliseconds. The "
-        f"others: how many times as long. Exponent: 1 means that twice the length takes twice the time. For the "
-        f"blocks {verdict(worst, TIME_GROWTH)}. local-attention at {MASKED:,} tokens takes {faster} times as long.",
-        columns=["length", *(f"{name}, {kind}" for kind in PASSES for name in METHODS)],
-        rows=[*map(row, LENGTHS), ["exponent", *exponents]],
+        file,
+        caption=f"Time of causal attention with a window of {LEFT} neighbours, {kind}",
+        note=f"Float32, 4 heads of width 64, one thread, CPU time. An exponent of 1 means that twice the length takes twice "
+        f"the time. For the blocks {verdict(exponents[0], TIME_GROWTH)}. At {MASKED:,} tokens local-attention is to take at "
+        f"least {FASTER[kind]} times as long, and takes {faster} times.",
+        columns=["length", "blocks, ms", *(f"{name}, times as long" for name in list(METHODS)[1:])],
+        rows=[
+            *([f"{n:,}", round(1e3 * ours[n], 1), *ratios[n]] for n in LENGTHS),
+            ["exponent", *exponents],
+        ],
     )  # fmt: skip
 
 
