@@ -73,6 +73,10 @@ NAMES = {
     "rotary_step": "rotary_step",
     "repair_positions": "repaired_bias",
     "extrapolation": "far_shares",
+    "global_rule": "visible_pairs",
+    "layers_needed": "heard_after",
+    "repair_plan": "repaired_plan",
+    "pairs_read": "pairs_read",
     "online_step": "online_step",
     "merge_halves": "merge_halves",
     "repair_rescaling": "repaired_attention",
@@ -305,6 +309,36 @@ def block_gradients(query, key, value, output, lse, grad_output):
     ds = p * (grad_output @ value.mT - (grad_output * output).sum(-1, keepdim=True))
     return ds @ key * scale, ds.mT @ query * scale, p.mT @ grad_output
 """,
+    "global_rule": """
+def visible_pairs(is_global, lengths, left, right, causal):
+    at, real = torch.arange(is_global.size(1)), torch.arange(is_global.size(1)) < lengths[:, None]
+    apart = at - at[:, None]
+    mask = ((apart >= -left) & (apart <= right))[None] | is_global[:, :, None] | is_global[:, None]
+    mask = (mask & real[:, :, None] & real[:, None])[:, None]
+    return mask.tril() if causal else mask
+""",
+    "layers_needed": """
+def heard_after(masks):
+    known = torch.eye(masks.size(1))
+    found = known.long() - 1
+    for layer, mask in enumerate(masks, start=1):
+        known = ((known + mask.float() @ known) > 0).float()
+        found = torch.where((known > 0) & (found < 0), layer, found)
+    return found
+""",
+    "repair_plan": """
+def repaired_plan(draws, num_random):
+    at = torch.arange(draws.size(-1))
+    fixed = (at[:, None] - at).abs() <= 1
+    fixed[:, [0, -1]] = fixed[[0, -1]] = True
+    best = draws.masked_fill(fixed, -math.inf).argsort(-1, descending=True)[..., :num_random]
+    return fixed.expand(draws.shape).scatter(-1, best, True)
+""",
+    "pairs_read": """
+def pairs_read(n, left, right, num_global):
+    m = n - num_global
+    return n * n - m * m + sum(max(m - abs(d), 0) for d in range(-left, right + 1))
+""",
     "extrapolation": "far_shares = [0.3575, 0.0183]\n",
     "numbers_moved": "numbers_moved = (32_114_688, 63_571_968)\n",
 }
@@ -476,6 +510,23 @@ def block_gradients(query, key, value, output, lse, grad_output):
         again = torch.nn.functional.scaled_dot_product_attention(*inputs)
     return torch.autograd.grad(again, inputs, grad_output)
 """,
+    # the window alone
+    "global_rule": RIGHT["global_rule"].replace(
+        " | is_global[:, :, None] | is_global[:, None]", ""
+    ),
+    # forgets
+    "layers_needed": RIGHT["layers_needed"].replace("known + mask", "mask"),
+    # as found
+    "repair_plan": """
+def repaired_plan(draws, num_random):
+    at = torch.arange(draws.size(-1))
+    plan = (at[:, None] - at).abs() <= 1
+    plan[:, [0, -1]] = True
+    plan[at[:, None], draws[0].argsort(-1, descending=True)[:, :num_random]] = True
+    return plan.repeat(len(draws), 1, 1)
+""",
+    # near pairs with a global token twice
+    "pairs_read": RIGHT["pairs_read"].replace("max(m", "max(n"),
     "extrapolation": "far_shares = [0.3575, 0.3575]\n",
     "numbers_moved": "numbers_moved = (63_571_968, 32_114_688)\n",
 }

@@ -52,7 +52,11 @@ CALLS = (  # what is special; share of global tokens, lengths, n, left, right, c
 def cases(seed: int) -> list[Case]:
     """Position 1 is global in sample 0 and not in sample 1, and so is the last one, which can be padding."""
     g, found = torch.Generator().manual_seed(seed), []
-    for what, share, lengths, n, *rest in CALLS:
+    n, length, left, right = (
+        int(torch.randint(*x, (), generator=g)) for x in ((10, 15), (3, 9), (1, 3), (3, 5))
+    )
+    drawn = "sizes drawn at random", 0.2, (n, length), n, left, right, False
+    for what, share, lengths, n, *rest in (*CALLS, drawn):
         is_global = torch.rand(len(lengths), n, generator=g) < share
         if 0 < share < 1:
             is_global[0, [1, -1]], is_global[1:2, 1] = True, False
@@ -98,17 +102,6 @@ def sums_of_ones(is_global, lengths, left, right, causal):
     total = (g[:, :, None] + g[:, None] + window) * alive[:, :, None] * alive[:, None]
     total = total * (apart <= 0) if causal else total
     return (total > 0)[:, None]
-
-
-@ACCEPTED.add
-def hidden_by_demorgan(is_global, lengths, left, right, causal):
-    at = torch.arange(is_global.size(1))
-    i, j = torch.meshgrid(at, at, indexing="ij")
-    pad = at >= lengths[:, None]
-    far = torch.logical_or(j < i - left, j > i + right)
-    far = far & ~is_global[:, None, :] & ~is_global[:, :, None]
-    hidden = far | pad[:, None, :] | pad[:, :, None] | (causal and j > i)
-    return torch.logical_not(hidden)[:, None]
 
 
 def in_place(is_global, lengths, left, right, causal):

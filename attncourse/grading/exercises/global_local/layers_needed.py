@@ -46,6 +46,7 @@ def cases(seed: int) -> list[Case]:
     ways[17, 16, 0] = ways[34, 17, 16] = (
         True  # after 17 layers, 16 ** 16 ways lead from one to another
     )
+    layers, n = (int(torch.randint(*x, (), generator=g)) for x in ((3, 7), (10, 15)))
     calls = {
         "5 layers, 7 positions, the two before": band(7, 2, 0).expand(5, -1, -1).clone(),
         "2 layers, 9 positions, a global token": hub.expand(2, -1, -1).clone(),
@@ -55,6 +56,7 @@ def cases(seed: int) -> list[Case]:
         "2 layers, 4 positions, nothing is visible": torch.zeros(2, 4, 4, dtype=torch.bool),
         "1 layer, 6 positions": drawn(1, 6, 0.3),
         "as many layers as positions": drawn(6, 6, 0.12),
+        "sizes drawn at random": drawn(layers, n, 0.1),
         "36 layers, 18 positions, 16 of them read each other": ways,
     }  # fmt: skip
     return [Case(what, (masks,), gradients=False) for what, masks in calls.items()]

@@ -156,10 +156,8 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
      {"window": lambda n, left, right: n + sum(d * n - d * (d - 1) // 2 for d in (min(left, n - 1), min(right, n - 1)) if n)}),
     ("These are the pairs that are not read; those that are read are asked.", {"finish": lambda total, n: n * n - total}),
     ("This is a share of all pairs; their number is asked.", {"finish": lambda total, n: total / (n * n)}),
-    ("This is a mean over the queries; the number of all pairs is asked.", {"finish": lambda total, n: total / n}),
     ("These are all pairs, n * n; far ones are not read.", {"finish": lambda total, n: n * n}),
     ("The number is a float; pairs are counted in whole numbers.", {"finish": lambda total, n: float(total)}),
-    ("FLOPs or bytes are counted; pairs are asked.", {"finish": lambda total, n: 2 * total}),
     ("The number overflows; there are more pairs than 32 bits can count.",
      {"finish": lambda total, n: (total + 2**31) % 2**32 - 2**31}),
 ))  # fmt: skip
