@@ -63,9 +63,14 @@ class Plan:
         return self.finish(fixed | self.pick(self.left(own, fixed), num_random))
 
 
+def edge(n: int, side: int) -> int:
+    """Pairs that a window lacks at one end of the sequence."""
+    return (d := max(min(side, n - 1), 0)) * (d + 1) // 2
+
+
 def band(n: int, left: int, right: int) -> int:
     """Pairs of a window alone: what lies beyond the ends of the sequence is not there."""
-    return n + sum(d * n - d * (d + 1) // 2 for d in (min(left, n - 1), min(right, n - 1)) if n)
+    return n + sum(min(side, n - 1) * n - edge(n, side) for side in (left, right) if n)
 
 
 def uncut(n: int, left: int, right: int) -> int:

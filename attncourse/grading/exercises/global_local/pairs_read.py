@@ -6,7 +6,13 @@ import torch
 
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes, cases_of
-from attncourse.grading.exercises.global_local._steps import Pairs, band, near_to_global, uncut
+from attncourse.grading.exercises.global_local._steps import (
+    Pairs,
+    band,
+    edge,
+    near_to_global,
+    uncut,
+)
 from attncourse.grading.exercises.global_local._tables import ends
 from attncourse.grading.observe import Case
 
@@ -103,14 +109,6 @@ def all_pairs_but_the_far_ones(n, left, right, num_global):
     return n**2 - (a * a + a) // 2 - (b * b + b) // 2
 
 
-@ACCEPTED.add
-def edges_taken_off(n, left, right, num_global):
-    rest = n - num_global
-    left, right = (max(min(side, rest - 1), 0) for side in (left, right))
-    window = rest * (1 + left + right) - sum(range(1, left + 1)) - sum(range(1, right + 1))
-    return window + n * num_global + rest * num_global
-
-
 def ended(before, behind):
     """The step ``window`` with other ends."""
     return lambda n, left, right: band(n, before(left, right), behind(left, right))
@@ -142,9 +140,9 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     ("Every query is taken to have as many keys as one in the middle; at the ends of the sequence some are not there.",
      {"window": lambda n, left, right: n * min(n, left + 1 + right)}),
     ("The window is cut at one end of the sequence only.",
-     {"window": lambda n, left, right: uncut(n, left, right) - left * (left + 1) // 2}),
+     {"window": lambda n, left, right: band(n, left, right) + edge(n, right)}),
     ("The window is cut at one end of the sequence only.",
-     {"window": lambda n, left, right: uncut(n, left, right) - right * (right + 1) // 2}),
+     {"window": lambda n, left, right: band(n, left, right) + edge(n, left)}),
     ("A window that is wider than the sequence goes on beyond it; no query has more than n keys.",
      {"window": lambda n, left, right: uncut(n, left, right) - left * (left + 1) // 2 - right * (right + 1) // 2}),
     ("The query's own key is left out; it reads itself.", {"window": lambda n, left, right: band(n, left, right) - n}),
@@ -155,7 +153,9 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     ("The triangles at the edges have d * (d - 1) / 2 pairs here; d keys are missing in the first row, so it is d * (d + 1) / 2.",
      {"window": lambda n, left, right: n + sum(d * n - d * (d - 1) // 2 for d in (min(left, n - 1), min(right, n - 1)) if n)}),
     ("These are the pairs that are not read; those that are read are asked.", {"finish": lambda total, n: n * n - total}),
-    ("This is a share of all pairs; their number is asked.", {"finish": lambda total, n: total / (n * n)}),
+    *(("This is a share of all pairs; their number is asked.", {"finish": lambda total, n, x=x: x * total / (n * n)}) for x in (1, 100)),
+    *(("This is a mean over the queries; the number of all pairs is asked.", {"finish": x})
+      for x in (lambda total, n: total / n, lambda total, n: total // n, lambda total, n: round(total / n))),
     ("These are all pairs, n * n; far ones are not read.", {"finish": lambda total, n: n * n}),
     ("The number is a float; pairs are counted in whole numbers.", {"finish": lambda total, n: float(total)}),
     ("The number overflows; there are more pairs than 32 bits can count.",

@@ -134,8 +134,6 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     ("Neither the first nor the last block is global.", {"keys": lambda j, last: j > last, **NO_ROWS}),
     ("Only the first block is global; the last one is, too.",
      {"keys": lambda j, last: j == 0, "queries": lambda i, last: i == 0}),
-    ("Only the last block is global; the first one is, too.",
-     {"keys": lambda j, last: j == last, "queries": lambda i, last: i == last}),
     ("The neighbours are missing: a block reads the one before it, itself and the one behind it.",
      {"near": lambda i, j: i == j}),
     ("A block does not read itself here; it reads itself and both neighbours.", {"near": lambda i, j: (i - j).abs() == 1}),
