@@ -5,8 +5,9 @@ from collections.abc import Callable
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.kv_cache.rotate_cached_keys import complex_numbers, rotary
+from attncourse.grading.exercises.sinks._places import Places, opposite, rank, ring
 from attncourse.grading.inputs import normal
 from attncourse.grading.mistakes import ATTENTION, mistakes_of, weights
 from attncourse.grading.observe import Case
@@ -18,12 +19,6 @@ def definition(query, key, value, tokens):
     places = [int((tokens < token).sum()) for token in tokens]
     query, key = spec.rotary(query, [max(places)]), spec.rotary(key, places)
     return spec.scaled_dot_product_attention(query, key, value)
-
-
-def opposite(query, own):
-    """The score of the newest token with itself is far above all others in one head, and far below in the next."""
-    own.fill_(3.0)
-    query.copy_(2000 * (-1.0) ** torch.arange(query.size(1))[:, None, None] * own[:, :, None])
 
 
 CALLS = (  # what is special, b h d e, sinks, window, tokens so far, how loud
@@ -38,16 +33,6 @@ CALLS = (  # what is special, b h d e, sinks, window, tokens so far, how loud
 )  # fmt: skip
 
 
-def ring(sinks: int, window: int, seen: int, g) -> torch.Tensor:
-    """The text's position of the token in each slot. The newest takes the oldest one's slot; or there is no order."""
-    text = torch.arange(abs(seen))
-    slots = torch.where(text < sinks, text, sinks + (text - sinks) % window)
-    found = torch.zeros(min(abs(seen), sinks + window), dtype=torch.long)
-    for token, slot in enumerate(slots.tolist()):
-        found[slot] = token
-    return found if seen > 0 else found[torch.randperm(len(found), generator=g)]
-
-
 def cases(seed: int) -> list[Case]:
     g, found = torch.Generator().manual_seed(seed), []
     for what, (b, h, d, e), sinks, window, seen, loud in CALLS:
@@ -60,11 +45,6 @@ def cases(seed: int) -> list[Case]:
             query *= loud
         found.append(Case(what, (query, key, value, tokens), gradients=loud == 1))
     return found
-
-
-def rank(tokens):
-    """How many older tokens are there."""
-    return (tokens[:, None] > tokens).sum(1)
 
 
 def last(tokens):
@@ -176,6 +156,9 @@ PLACES = (  # of the query, of the keys
     ("The window is counted from 0, so that its places are those of the sinks, too; it begins behind them.", last,
      lambda t: torch.where(t < len(t) // 2, t, rank(t) - (t < len(t) // 2).sum())),
     ("The keys are turned in the opposite direction of the query.", last, lambda t: -rank(t)),
+    ("The query is turned by the place of the token in the last slot; it belongs to the newest token.", lambda t: rank(t)[-1:], rank),
+    ("The positions are sorted, but the keys are not: those of the text no longer lie where they belong.", last, lambda t: t.sort().values),
+    ("The slots are rolled in the wrong direction.", last, lambda t: slot(t).roll(int(t.argmax()) + 1)),
     ("The keys are turned twice.", last, lambda t: 2 * rank(t)),
 )  # fmt: skip
 WITHOUT = (
@@ -188,11 +171,15 @@ MISTAKES = Mistakes([
         ("Neighbouring features are paired; feature i is paired with i + d / 2, as the given rotary does.",
          {"given": turned(turn=neighbours)}),
         ("The keys are sorted by the text and the values are not: they no longer belong together.", {"given": sorted_keys}),
+        ("Query and keys are turned by the text and by the places, one after the other.",
+         {"given": lambda q, k, v, t: RIGHT.given(rotary(q, newest(t)), rotary(k, t), v, t)}),
+        ("Keys and values are sorted by the text, but turned by the places of the unsorted ones.", {"given": lambda q, k, v, t:
+         Given(rotary(q, last(t)), rotary(k[:, :, t.argsort()], rank(t)), v[:, :, t.argsort()], rest=t)}),
         ("The values are turned, too; positions belong into queries and keys only.", {"given": values_turned}),
         ("The weights are returned in the order of the text; return them slot by slot, as the keys came.",
          {"answer": lambda o, w, s, x: (o, w[..., x.rest.argsort()])}),
-        ("The newest token does not read itself; its key is there.", {"mask": lambda s, x: s.masked_fill(x.rest == x.rest.max(), -1e30)
-         if len(x.rest) > 1 else s}),
+        ("The newest token does not read itself; its key is there.",
+         {"mask": lambda s, x: s.masked_fill(x.rest == x.rest.max(), -torch.inf)}),
         ("A causal mask over the slots hides tokens; all that are there are older than the query, or itself.",
          {"mask": lambda s, x: s.masked_fill(slot(x.rest) > x.rest.argmax(), -torch.inf)}),
     )),
@@ -202,7 +189,7 @@ MISTAKES = Mistakes([
 EXERCISE = Exercise(
     name="cache_places", answer="read_cache", title="Where does a kept token stand?", kind="Repair",
     points=3, difficulty=3, minutes=20, needs="section 'The cache that keeps the first ones' of chapter 15",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Places(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Write the kept tokens down in the order of the text, say 0, 1, 19, 20, 21, 22, 23, and number them again from 0. "
         "Which number does token 19 get, and which has the query?",

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
+from attncourse.grading.exercises.sinks._kept import Kept, join, stay
 from attncourse.grading.inputs import normal
 from attncourse.grading.observe import Case
 
@@ -29,6 +30,7 @@ CALLS = (  # what is special, b h m n d e, num_sinks, window
     ("2 sinks, a window of 5: 6 tokens are there, 1 comes and fills the cache", (1, 3, 6, 1, 2, 4), 2, 5),
     ("3 sinks, a window of 4: 5 tokens are there, 6 come", (2, 1, 5, 6, 3, 4), 3, 4),
     ("1 sink, a window of 1: a full cache and 1 new token", (1, 2, 2, 1, 3, 4), 1, 1),
+    ("3 sinks, a window of 2: 1 token is there, 6 come", (2, 3, 1, 6, 4, 5), 3, 2),
 )  # fmt: skip
 
 
@@ -38,15 +40,6 @@ def cases(seed: int) -> list[Case]:
         Case(what, (*normal(g, (b, h, m, d), (b, h, m, e), (b, h, n, d), (b, h, n, e)), *sizes))
         for what, (b, h, m, n, d, e), *sizes in CALLS
     ]
-
-
-def join(old, new):
-    return torch.cat([old, new], dim=2)
-
-
-def stay(m, n, s, w):
-    """The right list: of m + n tokens the first s, and the last w."""
-    return [j for j in range(m + n) if j < s or j >= m + n - w]
 
 
 @dataclass(frozen=True)
@@ -184,7 +177,7 @@ MISTAKES = Mistakes([
 EXERCISE = Exercise(
     name="evict", title="Who leaves the cache?", kind="Implement",
     points=2, difficulty=2, minutes=15, needs="section 'The cache that keeps the first ones' of chapter 15",
-    judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Kept(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Join first, then decide. Of all tokens that are there now, new ones included, which may stay?",
         "While there are at most num_sinks + window tokens, nobody leaves. Taking the first ones and the last ones would "

@@ -1,17 +1,23 @@
 """Exercise learned_sink: attention in which every head has a score for reading nothing."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 
 from attncourse import spec_sparse
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercises.sinks._with_sink import (
+    WithSink,
+    alone,
+    by_hand,
+    column,
+    opened,
+    total,
+)
 from attncourse.grading.inputs import normal
 from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, weights
 from attncourse.grading.observe import Case
-from attncourse.grading.recipe import Given, Recipe
+from attncourse.grading.recipe import Given
 
 
 def definition(query, key, value, sink, visible):
@@ -39,31 +45,6 @@ def cases(seed: int) -> list[Case]:
         args = loud * query, key, value, factor * sink + added, visible
         found.append(Case(what, args, gradients=loud == 1))
     return found
-
-
-@dataclass(frozen=True)
-class WithSink(Recipe):
-    """`Recipe` with two more steps, around the softmax.
-
-    Args:
-        append: (scores, sink) -> the scores with one more column.
-        drop: weights -> weights of the keys.
-    """
-
-    append: Callable = lambda scores, sink: torch.cat([scores, column(scores, sink)], -1)
-    drop: Callable = lambda weights: weights[..., :-1]
-
-    def __call__(self, *arguments):
-        x = self.given(*arguments)
-        scores = self.mask(self.score(x) * self.scale(x), x)
-        weights = self.normalize(self.append(scores, x.rest))
-        weights = self.finish(self.drop(weights), x)
-        return self.answer(self.mix(weights, x), weights, scores, x)
-
-
-def column(scores, sink):
-    """The sink of each head, once a query."""
-    return sink[:, None, None].expand(*scores.shape[:-1], 1)
 
 
 def given(query, key, value, sink, visible):
@@ -119,27 +100,6 @@ def head_by_head(query, key, value, sink, visible):
     return tuple(torch.cat(x, 1) for x in zip(*found, strict=True))
 
 
-def alone(change=lambda w, sink: w):
-    """No column is appended; the weights of the ordinary softmax are changed."""
-    return {"append": lambda s, sink: s, "drop": lambda w: w,
-            "finish": lambda w, x: change(w, x.rest[:, None, None])}  # fmt: skip
-
-
-def by_hand(sum_up):
-    """The exponentials less the row's largest score, divided by what is made of them and of the sink."""
-
-    def append(s, sink):
-        top = s.amax(-1, keepdim=True).clamp(min=-1e30).detach()
-        e = torch.exp(s - top)
-        return e / sum_up(e, sink[:, None, None], top)
-
-    return {"append": append, "normalize": lambda w: w, "drop": lambda w: w}
-
-
-def total(e):
-    return e.sum(-1, keepdim=True)
-
-
 MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in (
     ("The sink is not used: this is plain attention.", alone()),
     ("The sink is not used, and a query that may read nothing gets 0.", alone(lambda w, sink: w.nan_to_num(0.0))),
@@ -165,11 +125,36 @@ MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in (
     ("Every head gets the sinks of all heads, one column each; it has one.",
      {"append": lambda s, sink: torch.cat([s, sink.expand(*s.shape[:-1], -1)], -1),
       "finish": lambda w, x: w[..., : x.key.size(2)], "drop": lambda w: w}),
-    ("The sink goes into the softmax as it is, next to exponentials; take exp(sink).", by_hand(lambda e, sink, top: total(e) + sink)),
-    ("The largest score is subtracted from the scores, but not from the sink; it must shrink by the same factor.",
-     by_hand(lambda e, sink, top: total(e) + torch.exp(sink))),
-    ("exp(sink - largest) overflows where the sink is far above all scores; the sink counts when you look for the largest.",
-     by_hand(lambda e, sink, top: total(e) + torch.exp(sink - top))),
+    *((says, by_hand(sum_up, least)) for least in (-math.inf, -1e30) for says, sum_up in (
+        ("The sink goes into the softmax as it is, next to exponentials; take exp(sink).", lambda e, sink, top: total(e) + sink),
+        ("The largest score is subtracted from the scores, but not from the sink; it must shrink by the same factor.",
+         lambda e, sink, top: total(e) + torch.exp(sink)),
+        ("exp(sink - largest) overflows where the sink is far above all scores, and a query that may read none gets NaN; the sink "
+         "counts when you look for the largest.", lambda e, sink, top: total(e) + torch.exp(sink - top)),
+        ("exp(sink) is added once for every key; it is added once.", lambda e, sink, top: total(e + torch.exp(sink - top))),
+    )),
+    ("A query that may read no key gets NaN from the ordinary softmax; its weights are 0.",
+     {"append": lambda s, sink: s.softmax(-1) * torch.sigmoid(s.logsumexp(-1, keepdim=True) - sink[:, None, None]),
+      "normalize": lambda w: w, "drop": lambda w: w}),
+    ("The share of the sink is left, not that of the keys: sigmoid(lse - sink), not sigmoid(sink - lse).",
+     opened(lambda s, sink: torch.sigmoid(sink - s.logsumexp(-1, keepdim=True)))),
+    ("The sink meets the largest score only; it meets all of them, logsumexp(scores).",
+     opened(lambda s, sink: torch.sigmoid(s.amax(-1, keepdim=True) - sink))),
+    ("Every score meets the sink alone, in a sigmoid; the keys share their weight among each other, too.",
+     {"append": lambda s, sink: torch.sigmoid(s - sink[:, None, None]), "normalize": lambda w: w, "drop": lambda w: w}),
+    ("The sink is subtracted from every score of its head; a softmax does not notice that.",
+     {**alone(lambda w, sink: w.nan_to_num(0.0)), "append": lambda s, sink: s - sink[:, None, None]}),
+    ("The sink is a gate on the output, sigmoid(-sink), and the weights do not know of it; it is one more score.",
+     {**alone(lambda w, sink: w.nan_to_num(0.0)), "mix": lambda w, x: (w @ x.value) * torch.sigmoid(-x.rest)[:, None, None]}),
+    ("The sink is subtracted as if it were the largest score, and 1 is added; small sinks let the exponentials overflow.",
+     {"append": lambda s, sink: torch.exp(s - sink[:, None, None]) / (1 + total(torch.exp(s - sink[:, None, None]))),
+      "normalize": lambda w: w, "drop": lambda w: w}),
+    ("The exponentials overflow; subtract the largest of the row first, the sink among them.",
+     {"append": lambda s, sink: s.exp() / (total(s.exp()) + sink.exp()[:, None, None]), "normalize": lambda w: w, "drop": lambda w: w}),
+    ("The weights are right, but the output is made of weights that sum to 1 again.",
+     {"mix": lambda w, x: w / total(w) @ x.value}),
+    ("The output is right, but the returned weights are made to sum to 1 again.",
+     {"answer": lambda o, w, s, x: (o, w / total(w))}),
     ("exp(sink) is added once for every key; it is added once.", by_hand(lambda e, sink, top: (e + torch.exp(sink - top)).sum(-1, keepdim=True))),
     ("A score of at least the sink is given to every key; the sink is a score beside them.",
      {**alone(), "append": lambda s, sink: torch.maximum(s, sink[:, None, None])}),

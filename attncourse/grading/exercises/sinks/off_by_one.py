@@ -1,13 +1,19 @@
 """Exercise off_by_one: a softmax with one more in its denominator, in a form that bears every score."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
+from attncourse.grading.exercises.sinks._softmax import (
+    NONE,
+    PLAIN,
+    Softmax,
+    clamped,
+    extended,
+    largest_alone,
+)
 from attncourse.grading.observe import Case
 
 
@@ -43,38 +49,6 @@ def cases(seed: int) -> list[Case]:
             scores[0, 0, 0], scores[1, 1, 1] = -math.inf, 700.0
         found.append(Case(what, (scores, dim), gradients=loud == 1))
     return found
-
-
-@dataclass(frozen=True)
-class Softmax:
-    """A right answer in steps; a mistake replaces one.
-
-    Args:
-        axis: (scores, dim) -> along which the softmax runs.
-        clean: scores -> scores, before all else.
-        largest: (scores, dim) -> what is subtracted.
-        exponential: (scores - largest) -> exponentials.
-        one: largest -> what is added to their sum.
-        total: (exponentials, one, dim) -> the denominator.
-        answer: (exponentials, denominator, dim) -> what is returned.
-    """
-
-    axis: Callable = lambda scores, dim: dim
-    clean: Callable = lambda scores: scores
-    largest: Callable = lambda scores, dim: scores.amax(dim, keepdim=True).clamp(min=0.0).detach()
-    exponential: Callable = torch.exp
-    one: Callable = lambda largest: torch.exp(-largest)
-    total: Callable = lambda x, one, dim: one + x.sum(dim, keepdim=True)
-    answer: Callable = lambda x, total, dim: x / total
-
-    def __call__(self, scores, dim):
-        dim, scores = self.axis(scores, dim), self.clean(scores)
-        largest = self.largest(scores, dim)
-        x = self.exponential(scores - largest)
-        return self.answer(x, self.total(x, self.one(largest), dim), dim)
-
-    def but(self, says: str, **steps: Callable) -> Mistake:
-        return Mistake(says, replace(self, **steps), steps)
 
 
 RIGHT = Softmax()
@@ -119,26 +93,6 @@ def one_exponential_against_the_others(scores, dim):
     return torch.where(rows > -math.inf, 1 / apart.exp().sum(-1), 0.0).movedim(-1, dim)
 
 
-def largest_alone(scores, dim):
-    return scores.amax(dim, keepdim=True)
-
-
-def clamped(low, high):
-    return lambda s: torch.where(s == -math.inf, s, s.clamp(low, high))
-
-
-def extended(pick, more=0.0):
-    """The softmax of the scores and one more; ``pick`` says what is returned of n + 1 weights."""
-
-    def answer(scores, dim):
-        rows = F.pad(scores.movedim(dim, -1), (0, 1), value=more)
-        return pick(rows.softmax(-1)).movedim(-1, dim)
-
-    return answer
-
-
-NONE = {"largest": lambda s, dim: 0.0, "one": lambda largest: 1.0}  # nothing is subtracted
-PLAIN = {"largest": largest_alone, "one": lambda largest: 0.0}
 FORMS = (
     ("The weights sum to 1, as those of the ordinary softmax do; the 1 in the denominator is missing.", PLAIN),
     ("The weights sum to 1, as those of the ordinary softmax do; the 1 in the denominator is missing.", {"one": lambda largest: 0.0}),
@@ -149,8 +103,14 @@ FORMS = (
     ("The largest score is subtracted, but 1 is added as it is; it must shrink by the same factor, to exp(-largest).",
      {"largest": largest_alone, "one": lambda largest: 1.0}),
     ("The exponential overflows on large scores: infinity over infinity is NaN. Subtract the largest first.", NONE),
-    ("The exponential overflows, and the NaN is turned into 0; the largest score would get weight 1.",
+    ("The exponential overflows, and 0 stands where the largest score has the weight 1. Subtract the largest first.",
      {**NONE, "answer": lambda x, t, dim: (x / t).nan_to_num(0.0)}),
+    ("The exponential overflows, and 1 stands where it did, though other scores are larger. Subtract the largest first.",
+     {**NONE, "answer": lambda x, t, dim: (x / t).nan_to_num(1.0)}),
+    ("The largest absolute value is subtracted, so rows far below 0 have nothing left; subtract the largest score.",
+     {"largest": lambda s, dim: s.abs().amax(dim, keepdim=True)}),
+    ("Negative scores are set to 0; they are scores like others.", {"clean": lambda s: s.clamp(min=0.0)}),
+    ("Scores of minus infinity become 0, so that hidden keys get weight.", {"clean": lambda s: s.masked_fill(s == -math.inf, 0.0)}),
     ("The exponential overflows in float64 as well. Subtract the largest first.", {**NONE, "clean": torch.Tensor.double}),
     ("A row of minus infinity gives NaN, since its largest score is subtracted from itself; subtract no less than 0, "
      "the score of the 1.", {"largest": largest_alone}),
@@ -167,9 +127,13 @@ FORMS = (
      {"one": lambda largest: torch.exp(1 - largest)}),
     ("The softmax always runs over the last axis; it runs along dim.", {"axis": lambda s, dim: -1}),
     ("The softmax always runs over the first axis; it runs along dim.", {"axis": lambda s, dim: 0}),
+    ("The softmax always runs over axis 1; it runs along dim.", {"axis": lambda s, dim: min(1, s.dim() - 1)}),
+    ("A dim that is counted from the end is counted from the front.", {"axis": lambda s, dim: min(abs(dim), s.dim() - 1)}),
     ("The softmax runs over all axes at once; it runs along dim.", {"axis": lambda s, dim: tuple(range(s.dim()))}),
     ("The sum loses its axis, so that it meets the wrong rows; keepdim=True.",
      {"total": lambda x, one, dim: one.squeeze(dim) + x.sum(dim)}),
+    ("Every exponential is divided by 1 and itself, which is the sigmoid; divide by 1 and all exponentials of the row.",
+     {"largest": lambda s, dim: 0.0, "one": lambda x: 1.0, "exponential": torch.sigmoid, "answer": lambda x, t, dim: x}),
     ("The 1 is added once for every score; it is added once.", {"total": lambda x, one, dim: (one + x).sum(dim, keepdim=True)}),
     ("Every exponential is divided by 1 and itself, which is the sigmoid; divide by 1 and all exponentials of the row.",
      {"total": lambda x, one, dim: one + x}),
@@ -198,6 +162,8 @@ FORMS = (
     ("No gradient flows back: the result is detached or made inside no_grad.", {"answer": lambda x, t, dim: (x / t).detach()}),
     ("No gradient flows through the denominator: it is detached.", {"answer": lambda x, t, dim: x / t.detach()}),
     ("The weights are rounded.", {"answer": lambda x, t, dim: (x / t).round(decimals=2)}),
+    ("Scores are clamped, so that all beyond a bound are the same; subtract the largest instead.",
+     {**NONE, "clean": lambda s: s.double().clamp(max=700.0)}),
     *(("Scores are clamped, so that all beyond a bound are the same; subtract the largest instead.", {"clean": clean})
       for low in (-1e2, -1e9) for high in (10.0, 20.0, 30.0, 50.0, 60.0, 80.0, 85.0, 88.0, 100.0)
       for clean in (clamped(low, high), clamped(-high, high))),
@@ -207,6 +173,10 @@ MISTAKES += [Mistake(says, answer) for says, answer in (
     ("The weight of the 1 is returned, too; leave it out.", extended(lambda w: w)),
     ("The wrong end is cut off: the weight of the last score is lost, that of the 1 is there.",
      extended(lambda w: torch.cat([w[..., -1:], w[..., :-2]], -1))),
+    ("The wrong end is cut off: the weight of the first score is lost, that of the 1 is there.", extended(lambda w: w[..., 1:])),
+    ("The 0 is appended to the last axis, whatever dim is.", lambda s, dim: F.pad(s, (0, 1)).softmax(dim)[..., :-1]),
+    ("The 0 is appended to the first axis, whatever dim is.",
+     lambda s, dim: torch.cat([s, 0 * s.nan_to_num(neginf=0.0)[:1]]).softmax(dim)[:-1]),
     ("A score of 1 is added, whose exponential is 2.718; that of the 1 in the denominator is 0.",
      extended(lambda w: w[..., :-1], 1.0)),
     ("The weights sum to 1, as those of the ordinary softmax do; the 1 in the denominator is missing.",
