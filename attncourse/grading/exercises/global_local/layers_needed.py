@@ -135,6 +135,7 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     ("Every layer uses the last mask; each has its own.", {"layers": lambda masks: masks[-1:].expand_as(masks)}),
     ("Every layer uses all masks at once; each has its own.",
      {"layers": lambda masks: masks.any(0, keepdim=True).expand_as(masks)}),
+    ("A layer uses the masks of the layers before as well; each has its own.", {"layers": lambda masks: masks.cummax(0).values}),
     ("mask & known asks of each pair alone, so nothing is passed on; i hears what those that it reads knew: mask @ known.",
      {"spread": torch.logical_and}),
     ("known is transposed: row i of the product needs what each j knew, which is row j.",

@@ -134,6 +134,9 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
      {"hub": lambda n, k: 2 * k * n - k}),
     ("These are the pairs of a causal model; here queries read keys behind them as well.",
      {"hub": lambda n, k: k * n - k * (k - 1) // 2, "window": lambda n, left, right: band(n, left, 0)}),
+    *((f"One global token too {word} is counted.",
+       {"hub": lambda n, k, x=x: 2 * (k + x) * n - (k + x) ** 2, "rest": lambda n, k, x=x: max(n - k - x, 0)})
+      for word, x in (("many", 1), ("few", -1))),
     ("The window is lost: only pairs with a global token are counted.", {"window": lambda n, left, right: 0}),
     ("Every query is taken to have a whole window; at the ends of the sequence a part of it is not there.",
      {"window": uncut}),
@@ -175,8 +178,6 @@ MISTAKES += [Mistake(says, answer) for says, answer in (
      "the rows of the global tokens are missing.", lambda n, left, right, k: n * (left + 1 + right + k)),
     ("These are n windows without the query's own key and n times the global tokens: nothing is taken off at the ends, nor "
      "where both rules hold, and the rows of the global tokens are missing.", lambda n, left, right, k: n * (left + right + k)),
-    ("One global token too many is counted.", lambda n, left, right, k: RIGHT(n, left, right, min(k + 1, n)) + (k == n)),
-    ("One global token too few is counted.", lambda n, left, right, k: RIGHT(n, left, right, max(k - 1, 0)) - (k == 0)),
     ("These are the keys of one query; the pairs of all queries are asked.", lambda n, left, right, k: left + 1 + right + k),
     ("These are the keys of one query; the pairs of all queries are asked.", lambda n, left, right, k: min(n, left + 1 + right + k)),
     ("The two parts are returned one by one; return their sum.",
