@@ -61,13 +61,44 @@ def row_of_all(query, key, left, right):
     return scores.masked_fill((j < 0) | (j >= query.size(2)), -math.inf)
 
 
-def wrapped(query, key, left, right):
-    """The keys of each row, modulo n."""
-    x, n = given(query, key, left, right), query.size(2)
-    j = keys_of(torch.arange(n)[:, None], torch.arange(left + 1 + right), left, right) % n
-    return x._replace(key=key[:, :, j])
+def columns(x):
+    """Which key belongs into column c of row i, there or not."""
+    query, _, left, right = x.rest
+    return keys_of(
+        torch.arange(query.size(2))[:, None], torch.arange(left + 1 + right), left, right
+    )
+
+
+def wrapped(query, key, left, right, way=1):
+    """The keys of each row, modulo n, forwards or backwards."""
+    x, i = given(query, key, left, right), torch.arange(query.size(2))[:, None]
+    j = i + way * (columns(x) - i)
+    return x._replace(key=key[:, :, j % query.size(2)])
+
+
+def endless_keys(query, key, left, right):
+    """The keys of each row, out of keys that go on with minus infinity at both ends."""
+    x = given(query, key, left, right)
+    return x._replace(key=x.key.masked_fill(~x.visible[..., None], -math.inf))
 
 
 def reads(**changed: Callable) -> dict[str, Callable]:
     """The step ``given`` with other keyword arguments."""
     return {"given": partial(given, **changed)}
+
+
+def returned(change: Callable) -> dict[str, Callable]:
+    """``change`` makes what is returned of (scores, query, key, left, right)."""
+    return {"answer": lambda o, w, s, x: change(o, *x.rest)}
+
+
+def pairs(query, key, left, right):
+    """All scores, and the distance j - i of each."""
+    at = torch.arange(query.size(2))
+    return query @ key.mT / query.size(-1) ** 0.5, at - at[:, None]
+
+
+def in_the_wide_table(o, query, key, left, right):
+    """All scores, those outside of the window hidden."""
+    scores, d = pairs(query, key, left, right)
+    return scores.masked_fill((d < -left) | (d > right), -math.inf)

@@ -19,7 +19,7 @@ def attended(query: Tensor, key: Tensor, value: Tensor, visible: Tensor) -> Tens
 
 
 def in_blocks(
-    size: int, before=lambda r: r, after=lambda r: r, own=False, starts=range
+    size: int, before=lambda r: r, after=lambda r: r, own=False, starts=range, rule=near
 ) -> Callable:
     """Blocks of queries with their keys.
 
@@ -28,17 +28,18 @@ def in_blocks(
         before, after: how many keys are cut out besides those of the block, of r on each side.
         own: queries and keys are both counted from the start of what was cut out.
         starts: (0, n, size) -> where the blocks begin.
+        rule: which of the keys that were cut out are read.
     """
 
     def answer(query, key, value, window_size):
-        n, r, out = query.size(2), window_size // 2, []
+        n, r, out = query.size(2), window_size // 2, [value[:, :, :0]]
         rows = window_size if size == 1 else size
         for a in starts(0, n, rows):
             b, first, last = min(a + rows, n), max(0, a - before(r)), min(n, a + rows + after(r))
             i, j = torch.arange(a, b)[:, None], torch.arange(first, last)
             i, j = (i - a, j - first) if own else (i, j)
             cut = (query[:, :, a:b], key[:, :, first:last], value[:, :, first:last])
-            out.append(attended(*cut, near(i, j, window_size)))
+            out.append(attended(*cut, rule(i, j, window_size)))
         return torch.cat(out, dim=2)
 
     return answer
@@ -77,51 +78,34 @@ def around(x, r):
     return x[:, :, torch.arange(-r, x.size(2) + r) % x.size(2)]
 
 
+SIDES = "the window reaches into the blocks on both sides"
+IN_BLOCKS = (
+    (f"Each block of queries reads the keys of its own block only; {SIDES}.", {"before": lambda r: 0, "after": lambda r: 0}),
+    (f"The keys behind a block of queries are missing; {SIDES}.", {"after": lambda r: 0}),
+    (f"The keys in front of a block of queries are missing; {SIDES}.", {"before": lambda r: 0}),
+    ("Behind each block one key is missing; the last query of a block reads w // 2 keys behind it.", {"after": lambda r: r - 1}),
+    ("In front of each block one key is missing; its first query reads w // 2 keys before it.", {"before": lambda r: r - 1}),
+    ("In a block, queries and keys are both counted from 0, but the keys begin earlier than the queries, except in the first block.",
+     {"own": True}),
+    ("All queries of a block read all keys that were cut out for it; each has a window of its own, so a mask is still needed.",
+     {"rule": lambda i, j, w: i + j > -1}),
+    ("The mask within a block reaches w keys to each side, and the keys were cut out for w / 2.",
+     {"rule": lambda i, j, w: (i - j).abs() <= w}),
+    ("The last queries are missing, where the last block is smaller than the others.", {"starts": whole}),
+)  # fmt: skip
+ENDS = (
+    ("At both ends the text is filled up with zeros, and these are read like tokens: their score is 0, and exp(0) is 1. Hide them.",
+     zeros),
+    ("At both ends the first or the last token is read several times; there is nothing beyond them.", repeated),
+    ("The text is closed to a ring: its first tokens read the last ones. There is nothing beyond the ends.", around),
+)  # fmt: skip
+
+
 def slips() -> Iterator[tuple[str, Callable]]:
     """Sentences, and the answers that they are true of."""
-    side = "the window reaches into the blocks on both sides"
-    for size in SIZES:
-        yield (
-            f"Each block of queries reads the keys of its own block only; {side}.",
-            in_blocks(size, lambda r: 0, lambda r: 0),
-        )
-        yield (
-            f"The keys behind a block of queries are missing; {side}.",
-            in_blocks(size, after=lambda r: 0),
-        )
-        yield (
-            f"The keys in front of a block of queries are missing; {side}.",
-            in_blocks(size, before=lambda r: 0),
-        )
-        yield (
-            "Behind each block one key is missing; the last query of a block reads w // 2 keys behind it.",
-            in_blocks(size, after=lambda r: r - 1),
-        )
-        yield (
-            "In front of each block one key is missing; its first query reads w // 2 keys before it.",
-            in_blocks(size, before=lambda r: r - 1),
-        )
-        yield (
-            "In a block, queries and keys are both counted from 0, but the keys begin earlier than the queries, except in the first "
-            "block.",
-            in_blocks(size, own=True),
-        )
-        yield (
-            "The last queries are missing, where the last block is smaller than the others.",
-            in_blocks(size, starts=whole),
-        )
-    yield (
-        "At both ends the text is filled up with zeros, and these are read like tokens: their score is 0, and exp(0) is 1. Hide them.",
-        with_ends(zeros),
-    )
-    yield (
-        "At both ends the first or the last token is read several times; there is nothing beyond them.",
-        with_ends(repeated),
-    )
-    yield (
-        "The text is closed to a ring: its first tokens read the last ones. There is nothing beyond the ends.",
-        with_ends(around),
-    )
+    for says, steps in IN_BLOCKS:
+        yield from ((says, in_blocks(size, **steps)) for size in SIZES)
+    yield from ((says, with_ends(ends)) for says, ends in ENDS)
 
 
 def row_of_all(query, key, value, window_size):

@@ -32,8 +32,10 @@ class Feeder:
         """``position:token`` of every slot, by position; '?' is no token that was ever given."""
         if isinstance(found, Raised):
             return f"raised {found.kind}"
+        if found is None:
+            return "None; is `return` missing?"
         if not isinstance(found, tuple | list) or len(found) != 2:
-            return f"one result, a {type(found).__name__}; expected (tokens, positions)"
+            return f"a {type(found).__name__}; expected (tokens, positions)"
         tokens, positions = found
         at = run(lambda: [index(x) for x in positions])
         if not plain(tokens) or isinstance(at, Raised):
@@ -45,6 +47,12 @@ class Feeder:
         same = (self.pool[:, :, :, None] == tokens[:, :, None]).all(-1).flatten(0, 1).all(0)
         names = [str(int(x.int().argmax())) if x.any() else "?" for x in same.T]
         return " ".join(f"{p}:{name}" for p, name in sorted(zip(at, names, strict=True)))
+
+
+def length(cache) -> str:
+    """How long it says that it is."""
+    found = run(lambda: index(cache.length))
+    return f"raised {found.kind}" if isinstance(found, Raised) else str(found)
 
 
 def steps(answer: Any, seed: int) -> Iterator[tuple[str, str]]:
@@ -66,13 +74,14 @@ def steps(answer: Any, seed: int) -> Iterator[tuple[str, str]]:
     yield "of a longer chunk the last tokens are kept", feed.append(other, 2 * w + 2, w + 3)
     yield "and one more token", feed.append(other, 3 * w + 5, 1)
     yield "a first chunk may be longer, too", feed.append(feed.new(), 0, 2 * w + 1)
-    counts = [run(lambda x=x: index(x.length)) for x in (feed.new(), cache, other)]
-    yield "length is the number of tokens seen so far", ", ".join(map(str, counts))
+    yield "length is the number of tokens seen so far", ", ".join(map(length, (cache, other)))
     alone = feed.new(1)
     yield "a window of 1", "; ".join(feed.append(alone, at, 1) for at in range(3))
-    kept = cache.append(feed.tokens(2 * w + 2, 1))
-    kept[0][:, :, :1] = feed.tokens(1, 1)
-    yield "the tokens returned are a view of the memory", feed.append(cache, 2 * w + 3, 1)
+    again = []
+    for x, at in (cache, 2 * w + 2), (feed.new(), 0):
+        x.append(feed.tokens(at, 1))[0][:, :, :1] = feed.tokens(1, 1)
+        again.append(feed.append(x, at + 1, 1))
+    yield "the tokens returned are a view of the memory, in every call", "; ".join(again)
     given = feed.tokens(3, 1)
     last = feed.new()
     last.append(given)
@@ -100,6 +109,7 @@ def repaired(
     memory=torch.zeros, slots=around, keep=last_tokens, write=lambda memory, at, new: memory.index_copy_(2, at, new),
     count=lambda length, n, window: length + n, label=newest_in, filled=min,
     returned=lambda memory, filled, positions, new: (memory[:, :, :filled], positions),
+    end=lambda cache, window: None,
 ):  # fmt: skip
     """The repaired cache; a mistake replaces a step."""
 
@@ -114,6 +124,62 @@ def repaired(
             self.length = count(self.length, new.size(2), window)
             many = filled(self.length, window)
             positions = label(torch.arange(many), self.length, window)
+            end(self, window)
             return returned(self.memory, many, positions, new)
 
     return RepairedCache
+
+
+def two_pieces(memory, at, new, again=False):
+    """What does not fit goes on at the front, where the chunk is not longer than the window."""
+    slot, n = int(at[0]), len(at)
+    room = min(n, memory.size(2) - slot)
+    memory[:, :, slot : slot + room] = new[:, :, :room]
+    memory[:, :, : n - room] = new[:, :, : n - room] if again else new[:, :, room:]
+
+
+def beginning_again(memory, at, new):
+    """The beginning of the chunk goes to the front instead of what did not fit."""
+    two_pieces(memory, at, new, again=True)
+
+
+def late(slots, length, window):
+    """As found: one too late where the slot is the next to be written."""
+    return length - (length - slots) % window
+
+
+def returns(change):
+    """``change`` makes what is returned of (tokens, positions)."""
+    return {
+        "returned": lambda memory, filled, positions, new: change(memory[:, :, :filled], positions)
+    }
+
+
+def in_order(tokens, positions):
+    """Sorted by position, which copies."""
+    order = positions.argsort()
+    return tokens[:, :, order], positions[order]
+
+
+def raising(new, start, window):
+    """Only what is not longer than the window."""
+    if new.size(2) > window:
+        raise ValueError("the chunk is longer than the window")
+    return new, start
+
+
+def plain_slice(memory, at, new):
+    """As found: from the first slot on, also beyond the end."""
+    memory[:, :, int(at[0]) : int(at[0]) + len(at)] = new
+
+
+class Joined(repaired()):
+    """torch.cat in every call."""
+
+    kept = None
+
+    def append(self, new):
+        old = new[:, :, :0] if self.kept is None else self.kept
+        self.kept = torch.cat([old, new], dim=2)[:, :, -self.memory.size(2) :]
+        self.length += new.size(2)
+        return self.kept, torch.arange(self.length - self.kept.size(2), self.length)

@@ -1,11 +1,13 @@
 """What the exercises on windows share: who is near whom, the mistakes in it, and a limit that no table of all pairs keeps."""
 
+from collections.abc import Iterable
 from functools import partial
 
 import torch
 
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
+from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.mistakes import Found
 from attncourse.grading.recipe import Recipe
 
@@ -78,6 +80,11 @@ def windows(right: Recipe) -> Found:
     """Every other window, where the step ``given`` of an answer takes the rule as ``rule``."""
     for k, (says, rule) in enumerate(NEAR):
         yield f"window {k}", says, {"given": partial(right.given, rule=rule)}
+
+
+def alone(mistakes: Iterable[Mistake]) -> list[Mistake]:
+    """The same, not to be looked for two at once: that would be thousands of pairs."""
+    return [Mistake(x.says, x.answer) for x in mistakes]
 
 
 def grows_linearly(call, n: int, answer) -> bool | str:

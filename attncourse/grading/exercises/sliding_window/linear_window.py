@@ -8,7 +8,13 @@ import torch.nn.functional as F
 
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.sliding_window._blocks import row_of_all, slips
-from attncourse.grading.exercises.sliding_window._window import grows_linearly, near, table, windows
+from attncourse.grading.exercises.sliding_window._window import (
+    alone,
+    grows_linearly,
+    near,
+    table,
+    windows,
+)
 from attncourse.grading.inputs import alternating, far_below_zero, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of
@@ -135,9 +141,10 @@ def online_over_distances(query, key, value, window_size):
 MISTAKES = Mistakes([
     Mistake("This is the code as found, or the results are right, but a table of n x n numbers is made on the way, of scores, "
             "of weights or of a mask; give each block of queries only the keys that it may read.", RIGHT),
-    Mistake("The results are right, but more is computed than n x n numbers, part by part: the parts grow with n, each part "
+    Mistake("The results are right, but twice as many tokens take four times as much, part by part: the parts grow with n, each part "
             "meets all keys, or what is there is copied with every part. Cut the keys first, and join the parts once.", row_of_all),
-    *mistakes_of(RIGHT, windows, *ATTENTION, in_place, masks, without=("scaled by queries", "mask unused")),
+    *mistakes_of(RIGHT, windows, *ATTENTION, in_place, without=("scaled by queries",)),
+    *alone(mistakes_of(RIGHT, masks, without=("mask unused",))),
     *(Mistake(says, answer) for says, answer in slips()),
 ])  # fmt: skip
 

@@ -1,17 +1,23 @@
 """Exercise odd_window: a window that is lopsided, and empty for some, repaired."""
 
 import math
-from functools import partial
 
 import torch
 import torch.nn.functional as F
 
 from attncourse import spec, spec_sparse
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
-from attncourse.grading.exercises.sliding_window._window import as_found, near, table, windows
+from attncourse.grading.exercises.sliding_window._padded import PADDING, RIGHT, filled, reads
+from attncourse.grading.exercises.sliding_window._window import (
+    alone,
+    as_found,
+    near,
+    table,
+    windows,
+)
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
 from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of
-from attncourse.grading.recipe import Given, Recipe, hide
+from attncourse.grading.recipe import hide
 
 
 def definition(query, key, value, window_size, present):
@@ -44,23 +50,6 @@ def cases(seed: int) -> list[Case]:
     return sized_cases(seed, "b h n d e", "b h n d, b h n d, b h n e", calls)
 
 
-def given(query, key, value, window_size, present, rule=near, there=lambda x: x[:, None, None, :]):
-    close = table(query.size(2), rule, window_size)
-    return Given(query, key, value, close & there(present))
-
-
-def empty(x):
-    return ~x.visible.any(-1, keepdim=True)
-
-
-def mask(scores, x):
-    """Where nothing is left to read, the scores become 0 before the softmax, and `finish` takes the weights away."""
-    return hide(scores, x).masked_fill(empty(x), 0.0)
-
-
-RIGHT = Recipe(
-    given, mask=mask, finish=lambda w, x: w.masked_fill(empty(x), 0.0), answer=lambda o, *_: o
-)
 ACCEPTED = Accepted(filled_before_and_after=RIGHT)
 
 
@@ -111,15 +100,6 @@ def query_by_query(query, key, value, window_size, present):
     return torch.cat(rows, 1).unflatten(1, (len(query), -1)).transpose(0, 1)
 
 
-def reads(**changed):
-    return {"given": partial(given, **changed)}
-
-
-def filled(fill):
-    """What an empty row hides with: all its keys get the same weight."""
-    return {"mask": lambda s, x: hide(s, x, fill), "finish": lambda w, x: w}
-
-
 PLAIN = {"mask": hide, "finish": lambda w, x: w}
 NOTHING_LEFT = "a query with nothing to read gives 0"
 MISTAKES = Mistakes([
@@ -135,15 +115,9 @@ MISTAKES = Mistakes([
                 "averages all keys with it.", **filled(fill)) for fill in (-1e2, -1e3, -1e4, -1e5, -1e6)),
     RIGHT.but("The output is right, but its NaN is replaced after the weights have met the values, and the gradient of the values is "
               "NaN; replace it among the weights.", **PLAIN, answer=lambda o, *_: o.nan_to_num(0.0)),
-    *mistakes_of(RIGHT, windows, *ATTENTION, in_place, masks, without=("scaled by queries",)),
-    *(RIGHT.but(says, **steps) for says, steps in (
-        ("The padding is read: present is not used.", reads(there=torch.ones_like)),
-        ("present is read the other way round; True is a real token.", reads(there=lambda x: ~x[:, None, None, :])),
-        ("All samples get the padding of the first one; each has its own.", reads(there=lambda x: x[:1, None, None, :])),
-        ("present hides queries here; it tells which keys are real.", reads(there=lambda x: x[:, None, :, None])),
-        ("present hides keys and queries; a query that is padding still reads the real tokens near it.",
-         reads(there=lambda x: x[:, None, None, :] & x[:, None, :, None])),
-    )),
+    *mistakes_of(RIGHT, windows, *ATTENTION, in_place, without=("scaled by queries",)),
+    *alone(mistakes_of(RIGHT, masks)),
+    *alone(RIGHT.but(says, **steps) for says, steps in PADDING),
 ])  # fmt: skip
 
 EXERCISE = Exercise(

@@ -1,12 +1,9 @@
 """Exercise receptive_field: how far back a stack of windows hears, and how many keys it keeps for that."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-
 import torch
 
-from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes
+from attncourse.grading.exercises.sliding_window._stack import Stack
 from attncourse.grading.observe import Case
 
 
@@ -47,36 +44,6 @@ def cases(seed: int) -> list[Case]:
         "windows drawn at random, near the start": (draw(9, 30, 3), draw(10, 60, 1)[0]),
     }
     return [Case(what, args, gradients=False) for what, args in calls.items()]
-
-
-def back(window):
-    return window - 1
-
-
-def tokens(window, position):
-    return position + 1 if window is None else min(window, position + 1)
-
-
-@dataclass(frozen=True)
-class Stack:
-    """A right answer in steps; a mistake replaces some of them."""
-
-    reach: Callable = back
-    together: Callable = sum
-    stop: Callable = lambda first, position: max(0, first)
-    full: Callable = lambda windows: None in windows
-    keeps: Callable = tokens
-    all_kept: Callable = sum
-    answer: Callable = lambda first, kept, position: (first, kept)
-
-    def __call__(self, windows, position):
-        far = self.together([self.reach(w) for w in windows if w is not None] or [0])
-        first = 0 if self.full(windows) else self.stop(position - far, position)
-        kept = self.all_kept([self.keeps(w, position) for w in windows])
-        return self.answer(first, kept, position)
-
-    def but(self, says: str, **steps) -> Mistake:
-        return Mistake(says, replace(self, **steps), steps)
 
 
 RIGHT = Stack()
@@ -137,6 +104,12 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     (f"{FIRST}the lowest layer is left out; it reads the tokens themselves, and reaches, too.",
      {"together": lambda far: sum(far[1:])}),
     (f"{FIRST}the highest layer is left out; it reaches, too.", {"together": lambda far: sum(far[:-1])}),
+    (f"{FIRST}all layers are taken to be as wide as the first one; each has its own window.",
+     {"together": lambda far: len(far) * far[0]}),
+    (f"{FIRST}all layers are taken to be as wide as the last one; each has its own window.",
+     {"together": lambda far: len(far) * far[-1]}),
+    (f"{FIRST}all layers are taken to be as wide as the widest one; each has its own window.",
+     {"together": lambda far: len(far) * max(far)}),
     (f"{FIRST}reaches are multiplied; they add up, as steps of a walk do.",
      {"together": lambda far: int(torch.tensor(far).double().prod().clamp(max=1e9))}),
     (f"{FIRST}this is the last position that is not heard of; the earliest one that is stands behind it.",
@@ -147,6 +120,9 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     (f"{FIRST}positions count from 0, not from 1.", {"stop": lambda first, position: max(1, first)}),
     (f"{FIRST}a full layer is left out; it hears of everything up to itself, so the earliest position is 0.",
      {"full": lambda windows: False}),
+    (f"{FIRST}a full layer is taken to reach nowhere; it hears of everything up to itself, so the earliest position is 0.",
+     {"nowhere": True}),
+    (f"{FIRST}where there is a full layer it is below 0, where no token stands; the earliest one is number 0.", {"everything": -1}),
     (f"{FIRST}a full layer decides only where it is the last of the list; wherever it stands, every path may lead through it.",
      {"full": lambda windows: windows[-1] is None}),
     (f"{FIRST}a full layer decides only where it is the first of the list; wherever it stands, every path may lead through it.",
@@ -165,6 +141,8 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
      {"keeps": lambda w, position: position if w is None else min(w, position + 1)}),
     (f"{KEPT}a window of w is taken to keep w + 1 tokens; the token itself is one of the w.",
      {"keeps": lambda w, position: position + 1 if w is None else min(w + 1, position + 1)}),
+    (f"{KEPT}a window is taken to be full from the start, and a full layer keeps position + 1 tokens.",
+     {"keeps": lambda w, position: position if w is None else w}),
     (f"{KEPT}a full layer keeps all tokens up to now; here it keeps none.",
      {"keeps": lambda w, position: 0 if w is None else min(w, position + 1)}),
     (f"{KEPT}every layer keeps everything here; a window forgets what no query will read any more.",
@@ -176,6 +154,9 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     (f"{KEPT}keys and values are counted as two; count the tokens.", {"all_kept": lambda kept: 2 * sum(kept)}),
     (f"{KEPT}these are the tokens that are heard of; count those that are kept, layer by layer.",
      {"answer": lambda first, kept, position: (first, position + 1 - first)}),
+    (f"{KEPT}it is cut off at position + 1; a token that several layers keep counts several times.",
+     {"answer": lambda first, kept, position: (first, min(kept, position + 1))}),
+    ("The results are no whole numbers.", {"answer": lambda first, kept, position: (first + 0.5, kept + 0.5)}),
     ("The two stand in the opposite order; return (first, kept).", {"answer": lambda first, kept, position: (kept, first)}),
     ("Only the earliest position is returned; return (first, kept).", {"answer": lambda first, kept, position: first}),
     ("Only the number of tokens kept is returned; return (first, kept).", {"answer": lambda first, kept, position: kept}),

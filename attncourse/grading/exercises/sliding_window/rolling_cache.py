@@ -5,7 +5,20 @@ from functools import lru_cache
 import torch
 
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistake, Mistakes
-from attncourse.grading.exercises.sliding_window._rolling import around, newest_in, repaired, steps
+from attncourse.grading.exercises.sliding_window._rolling import (
+    Joined,
+    around,
+    beginning_again,
+    in_order,
+    late,
+    newest_in,
+    plain_slice,
+    raising,
+    repaired,
+    returns,
+    steps,
+    two_pieces,
+)  # fmt: skip
 
 
 def facts(answer, seed: int):
@@ -73,33 +86,6 @@ class TwoPieces(RIGHT):
         )
 
 
-def plain_slice(memory, at, new):
-    """As found: from the first slot on, also beyond the end."""
-    memory[:, :, int(at[0]) : int(at[0]) + len(at)] = new
-
-
-def late(slots, length, window):
-    return length - (length - slots) % window
-
-
-def returns(change):
-    """``change`` makes what is returned of (tokens, positions)."""
-    return {
-        "returned": lambda memory, filled, positions, new: change(memory[:, :, :filled], positions)
-    }
-
-
-def in_order(tokens, positions):
-    order = positions.argsort()
-    return tokens[:, :, order], positions[order]
-
-
-def raising(new, start, window):
-    if new.size(2) > window:
-        raise ValueError("the chunk is longer than the window")
-    return new, start
-
-
 SLOT = "position p belongs into slot p % window"
 TOLD = "a slot holds the newest position p with p % window = slot that is not beyond the last token"
 MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
@@ -122,6 +108,7 @@ MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
      {"label": lambda slots, length, w: newest_in(slots, length, w) - w * ((slots == (length - 1) % w) & (length > w))}),
     (f"The positions run backwards through the slots: {TOLD}.",
      {"label": lambda slots, length, w: length - 1 - (slots - (length - 1)) % w if length > w else slots}),
+    ("The positions stand in the opposite order of the slots.", {"label": lambda *x: newest_in(*x).flip(0)}),
     ("Every slot is given the position of the last token.", {"label": lambda slots, length, w: torch.full_like(slots, length - 1)}),
     ("The positions are floats; return whole numbers.", {"label": lambda *x: newest_in(*x).float()}),
     (f"Tokens are written one slot too late; {SLOT}.", {"slots": lambda first, n, w: around(first + 1, n, w)}),
@@ -135,6 +122,8 @@ MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
     (f"A chunk that does not fit behind the last token starts at slot 0; {SLOT}.",
      {"slots": lambda first, n, w: first % w * (first % w + n <= w) + torch.arange(n)}),
     (f"Every chunk starts at slot 0; {SLOT}.", {"slots": lambda first, n, w: torch.arange(n)}),
+    ("Where a chunk goes over the end of the memory, its beginning is written to the front once more; what did not fit belongs there.",
+     {"write": beginning_again}),
     ("The tokens of a chunk are written in the opposite order.", {"slots": lambda *x: around(*x).flip(0)}),
     ("Of a chunk that is longer than the window the first tokens are kept; keep the last ones.",
      {"keep": lambda new, start, w: (new[:, :, :w], start)}),
@@ -142,15 +131,28 @@ MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
      {"keep": lambda new, start, w: (new[:, :, -w:], start)}),
     ("A chunk that is longer than the window raises an error; keep its last tokens.", {"keep": raising}),
     ("A chunk that is longer than the window raises an error; keep its last tokens.",
+     {"keep": lambda new, start, w: (new, start), "write": two_pieces}),
+    ("Where a chunk goes over the end of the memory, its beginning is written to the front once more; what did not fit belongs there. "
+     "And a chunk that is longer than the window raises an error.",
+     {"keep": lambda new, start, w: (new, start), "write": beginning_again}),
+    ("Only the first token of a chunk is kept, as if they came one by one.",
+     {"keep": lambda new, start, w: (new[:, :, :1], start), "count": lambda length, n, w: length + 1}),
+    ("A chunk that is longer than the window raises an error; keep its last tokens.",
      {"keep": lambda new, start, w: (new, start) if new.size(2) <= w else torch.zeros(0)[1]}),
     ("Only the last token of a chunk is kept.", {"keep": lambda new, start, w: (new[:, :, -1:], start + new.size(2) - 1)}),
     ("length stops at the window; it counts all tokens that were seen.", {"count": lambda length, n, w: min(length + n, w)}),
+    ("length stops at the window; it counts all tokens that were seen.",
+     {"end": lambda cache, w: setattr(cache, "length", min(cache.length, w))}),
     ("length goes around with the slots; it counts all tokens that were seen.", {"count": lambda length, n, w: (length + n) % w}),
     ("length grows by 1 in every call; it must grow by the number of new tokens.", {"count": lambda length, n, w: length + 1}),
     ("length grows by the tokens that are kept; of a long chunk it must count all.",
      {"count": lambda length, n, w: length + min(n, w)}),
     ("length does not grow.", {"count": lambda length, n, w: length}),
     ("The whole memory is returned while it is not full, with slots that nothing was written to.", {"filled": lambda length, w: w}),
+    ("The whole memory is returned while it is not full, with slots that nothing was written to.",
+     {"filled": lambda length, w: w, "label": lambda *x: newest_in(*x).clamp(min=-1)}),
+    ("The whole memory is returned while it is not full, and the positions are the numbers of the slots.",
+     {"filled": lambda length, w: w, "label": lambda slots, length, w: slots}),
     ("The last slot that is filled is missing in what is returned.", {"filled": lambda length, w: min(length, w) - 1}),
     ("The tokens are copied in every call, by clone, roll, cat, an index or a sort; return a view of the memory, in the order of "
      "its slots.", returns(lambda tokens, positions: (tokens.clone(), positions))),
@@ -158,6 +160,9 @@ MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
      "its slots.", returns(in_order)),
     ("Only the new tokens are returned; attention needs all that are kept.",
      {"returned": lambda memory, filled, positions, new: (new, torch.arange(new.size(2)))}),
+    ("The first chunk is returned itself, and not as a view of the memory.",
+     {"returned": lambda memory, filled, positions, new: (
+         new if filled == new.size(2) == int(positions[-1]) + 1 else memory[:, :, :filled], positions)}),
     ("Only the tokens are returned; return (tokens, positions).", returns(lambda tokens, positions: tokens)),
     ("The positions come first; return (tokens, positions).", returns(lambda tokens, positions: (positions, tokens))),
     ("All caches share one memory; make it in the constructor.", {"memory": lru_cache(maxsize=2)(torch.zeros)}),
@@ -169,6 +174,9 @@ MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
      {"write": lambda memory, at, new: memory.index_add_(2, at, new)}),
     ("The tokens are not written.", {"write": lambda memory, at, new: None}),
 ))  # fmt: skip
+MISTAKES.append(Mistake(
+    "The kept tokens are joined anew in every call, by torch.cat or by moving all of them on; write the new ones into the slots, and "
+    "return a view of one memory.", Joined))  # fmt: skip
 
 EXERCISE = Exercise(
     name="rolling_cache", answer="RepairedRolling", title="A token from the future", kind="Repair",

@@ -1,7 +1,6 @@
 """Exercise windowed_scores: the scores of a window as a narrow table, made without the wide one."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -10,9 +9,14 @@ import torch.nn.functional as F
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.sliding_window._band import (
     RIGHT,
+    columns,
     definition,
+    endless_keys,
     given,
+    in_the_wide_table,
+    pairs,
     reads,
+    returned,
     row_of_all,
     wide,
     wrapped,
@@ -27,7 +31,7 @@ CALLS = (  # what is special, b h n d, how loud, left, right
     ("a causal window of 4 tokens", (3, 2, 6, 4), 1, 3, 0),
     ("1 to the left, 4 to the right", (2, 1, 8, 3), 1, 1, 4),
     ("a window wider than the sequence", (1, 2, 3, 4), 1, 5, 6),
-    ("only itself", (2, 3, 4, 6), 1, 0, 0),
+    ("only itself", (2, 3, 4, 6), 2, 0, 0),
     ("1 token", (3, 2, 1, 5), 1, 2, 1),
     ("large scores", (2, 2, 9, 3), 900, 2, 2),
     ("256 tokens", (1, 1, 256, 2), 2, 3, 5),
@@ -88,30 +92,16 @@ def rolled(query, key, left, right):
     return torch.stack(out, dim=3)
 
 
-def returned(change: Callable) -> dict[str, Callable]:
-    """``change`` makes what is returned of (scores, query, key, left, right)."""
-    return {"answer": lambda o, w, s, x: change(o, *x.rest)}
-
-
-def pairs(query, key, left, right):
-    """All scores, and the distance j - i of each."""
-    at = torch.arange(query.size(2))
-    return query @ key.mT / query.size(-1) ** 0.5, at - at[:, None]
-
-
-def in_the_wide_table(o, query, key, left, right):
-    scores, d = pairs(query, key, left, right)
-    return scores.masked_fill((d < -left) | (d > right), -math.inf)
-
-
 NO_KEY = "where no key stands, before the first one and behind the last, it is minus infinity"
 MISTAKES = Mistakes([
     Mistake("The results are right, but a table of n x n numbers is made on the way, of scores or of a mask; multiply each "
             "query with the keys of its window only.", wide),
-    Mistake("The results are right, but more is computed than n x n numbers, part by part: each query meets all keys, or "
+    Mistake("The results are right, but twice as many tokens take four times as much, part by part: each query meets all keys, or "
             "what is there is copied with every part. Cut the window out first, and join the parts once.", row_of_all),
     *mistakes_of(RIGHT, scales, outputs, heads, gradients, in_place,
                  without=("scaled by values", "scaled after the softmax", "weights detached", "value detached")),
+    *(Mistake(f"There is a finite number, such as -1e9; {NO_KEY}.", RIGHT.but("", mask=lambda s, x, f=fill: s.masked_fill(~x.visible, f)).answer)
+      for fill in (-1e2, -1e3, -1e4, -1e5, -1e6, -1e10, -1e12, -1e20, -1e30)),
     *(RIGHT.but(says, **steps) for says, steps in (
         ("The columns stand in the opposite order; column 0 is key i - left, the last one key i + right.",
          reads(at=lambda i, c, left, right: i + right - c)),
@@ -144,11 +134,33 @@ MISTAKES = Mistakes([
         (f"It is plus infinity; {NO_KEY}.", {"mask": lambda s, x: s.masked_fill(~x.visible, math.inf)}),
         *((f"There is a finite number, such as -1e9; {NO_KEY}.",
            {"mask": lambda s, x, fill=fill: s.masked_fill(~x.visible, fill)})
-          for fill in (-1.0, -1e2, -1e3, -1e4, -1e5, -1e6, -1e9, -1e10, -1e30, torch.finfo(torch.float32).min)),
+          for fill in (-1.0, -1e9, torch.finfo(torch.float32).min)),
         ("Before the first key it is right, but not behind the last: there, too, it is minus infinity.",
          {"mask": lambda s, x: s.masked_fill(~x.visible & (torch.arange(s.size(-1)) <= x.rest[2]), -math.inf)}),
         ("Behind the last key it is right, but not before the first: there, too, it is minus infinity.",
          {"mask": lambda s, x: s.masked_fill(~x.visible & (torch.arange(s.size(-1)) > x.rest[2]), -math.inf)}),
+        ("The last key is taken for one that does not exist; it is number n - 1.",
+         {"mask": lambda s, x: s.masked_fill(~x.visible | (columns(x) >= s.size(2) - 1), -math.inf)}),
+        ("Key 0 is taken for one that does not exist.",
+         {"mask": lambda s, x: s.masked_fill(~x.visible | (columns(x) <= 0), -math.inf)}),
+        (f"Before the first key there are the last ones: negative indices count from the end; {NO_KEY}.",
+         {"given": wrapped, "mask": lambda s, x: s.masked_fill(columns(x) >= s.size(2), -math.inf)}),
+        (f"The keys are filled up with minus infinity, and the products are NaN or plus infinity; {NO_KEY}.",
+         {"given": endless_keys, "mask": lambda s, x: s}),
+        ("A row begins with the first key that exists, and what is missing stands at its end; column c is key i - left + c, also "
+         "where this leaves the first columns empty.",
+         returned(lambda o, *x: torch.stack([row.roll(-int((row[0, 0] == -math.inf).cumprod(0).sum()), -1) for row in o.unbind(2)], 2))),
+        ("The last column holds nothing; key i + right is inside.",
+         returned(lambda o, *x: torch.cat([o[..., :-1], torch.full_like(o[..., -1:], -math.inf)], -1))),
+        ("The first column holds nothing; key i - left is inside.",
+         returned(lambda o, *x: torch.cat([torch.full_like(o[..., :1], -math.inf), o[..., 1:]], -1))),
+        ("The keys are moved the wrong way: key i - 1 stands where key i + 1 should.",
+         {"given": lambda q, k, left, right: wrapped(q, k, left, right, -1),
+          "mask": lambda s, x: s.masked_fill((columns(x) < 0) | (columns(x) >= s.size(2)), -math.inf)}),
+        ("All heads use the keys of head 0; each has its own.",
+         {"given": lambda q, k, left, right: given(q, k[:, :1].expand_as(k), left, right)}),
+        ("All heads get the scores of head 0; each has its own.", returned(lambda o, *x: o[:, :1].expand_as(o))),
+        ("All samples get the scores of the first one; each has its own.", returned(lambda o, *x: o[:1].expand_as(o))),
         ("The softmax is taken; the scores are asked.", {"normalize": lambda s: s.softmax(-1)}),
         ("The softmax is taken; the scores are asked.", {"normalize": lambda s: s.softmax(-1).nan_to_num()}),
         ("The exponentials are taken; the scores are asked.", {"normalize": torch.exp}),
@@ -157,8 +169,6 @@ MISTAKES = Mistakes([
         ("This is the table of all pairs; of each row only the window is asked.", returned(lambda o, *x: pairs(*x)[0])),
         ("Rows and columns are exchanged; the shape is (batch, heads, n, left + 1 + right).",
          returned(lambda o, *x: o.mT)),
-        ("The scores of all pairs of a row and the ones before it are added up; each pair has its own.",
-         returned(lambda o, *x: o.masked_fill(o == -math.inf, 0.0).cumsum(-1))),
         ("The products are not added up over head_dim; a score is one number.",
          {"score": lambda x: x.query[:, :, :, None] * x.key, "mask": lambda s, x: s.masked_fill(~x.visible[..., None], -math.inf)}),
     )),
