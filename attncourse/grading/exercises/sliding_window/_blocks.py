@@ -9,7 +9,8 @@ from torch import Tensor
 from attncourse.grading.exercises.sliding_window._window import near
 from attncourse.grading.recipe import Given, Recipe
 
-SIZES = (1, 4, 8, 16, 32, 64, 128)  # of blocks, as people choose them; 1 stands for the window
+# Of blocks, as people choose them; 0 stands for half a window, 1 for a whole one.
+SIZES = (0, 1, 4, 16, 32, 64, 128)
 
 
 def attended(query: Tensor, key: Tensor, value: Tensor, visible: Tensor) -> Tensor:
@@ -19,8 +20,9 @@ def attended(query: Tensor, key: Tensor, value: Tensor, visible: Tensor) -> Tens
 
 
 def in_blocks(
-    size: int, before=lambda r: r, after=lambda r: r, own=False, starts=range, rule=near
-) -> Callable:
+    size: int, before=lambda r: r, after=lambda r: r, own=False, starts=range, rule=near,
+    join=lambda blocks: torch.cat(blocks, dim=2),
+) -> Callable:  # fmt: skip
     """Blocks of queries with their keys.
 
     Args:
@@ -28,19 +30,20 @@ def in_blocks(
         before, after: how many keys are cut out besides those of the block, of r on each side.
         own: queries and keys are both counted from the start of what was cut out.
         starts: (0, n, size) -> where the blocks begin.
+        join: makes the output of the blocks.
         rule: which of the keys that were cut out are read.
     """
 
     def answer(query, key, value, window_size):
         n, r, out = query.size(2), window_size // 2, [value[:, :, :0]]
-        rows = window_size if size == 1 else size
+        rows = {0: max(1, r), 1: window_size}.get(size, size)
         for a in starts(0, n, rows):
             b, first, last = min(a + rows, n), max(0, a - before(r)), min(n, a + rows + after(r))
             i, j = torch.arange(a, b)[:, None], torch.arange(first, last)
             i, j = (i - a, j - first) if own else (i, j)
             cut = (query[:, :, a:b], key[:, :, first:last], value[:, :, first:last])
             out.append(attended(*cut, rule(i, j, window_size)))
-        return torch.cat(out, dim=2)
+        return join(out)
 
     return answer
 
@@ -89,10 +92,11 @@ IN_BLOCKS = (
      {"own": True}),
     ("All queries of a block read all keys that were cut out for it; each has a window of its own, so a mask is still needed.",
      {"rule": lambda i, j, w: i + j > -1}),
-    ("The mask within a block reaches w keys to each side, and the keys were cut out for w / 2.",
-     {"rule": lambda i, j, w: (i - j).abs() <= w}),
+    ("The blocks are returned in a list; join them with torch.cat(..., dim=2).", {"join": lambda blocks: blocks[1:]}),
     ("The last queries are missing, where the last block is smaller than the others.", {"starts": whole}),
 )  # fmt: skip
+WIDER = ("The mask within a block reaches w keys to each side, and the keys were cut out for w / 2.",
+     {"rule": lambda i, j, w: (i - j).abs() <= w})  # fmt: skip
 ENDS = (
     ("At both ends the text is filled up with zeros, and these are read like tokens: their score is 0, and exp(0) is 1. Hide them.",
      zeros),
@@ -101,11 +105,48 @@ ENDS = (
 )  # fmt: skip
 
 
+def query_by_query(first: Callable, last: Callable, queries=lambda n, r: range(n)) -> Callable:
+    """One query after the other, with the keys from first(i, r) to before last(i, r)."""
+
+    def answer(query, key, value, window_size):
+        n, r, out = query.size(2), window_size // 2, [value[:, :, :0]]
+        for i in queries(n, r):
+            at = slice(first(i, r), last(i, r))
+            everything = torch.ones(1, key[:, :, at].size(2), dtype=torch.bool)
+            out.append(attended(query[:, :, i : i + 1], key[:, :, at], value[:, :, at], everything))
+        return torch.cat(out, dim=2)
+
+    return answer
+
+
+def begin(i, r):
+    """The first key that exists."""
+    return max(0, i - r)
+
+
+def end(i, r):
+    """Behind the last key."""
+    return i + r + 1
+
+
+QUERIES = (
+    ("The first and the last queries are missing, those whose window goes beyond the end; they read what there is.",
+     query_by_query(begin, end, lambda n, r: range(r, n - r))),
+    ("At the start of the text the slice of keys begins with a negative number, which Python counts from the end; begin at 0.",
+     query_by_query(lambda i, r: i - r, end)),
+    ("The last key of the window is missing: a slice ends before its second number.", query_by_query(begin, lambda i, r: i + r)),
+    ("The first key of the window is missing.", query_by_query(lambda i, r: max(0, i - r + 1), end)),
+)  # fmt: skip
+
+
 def slips() -> Iterator[tuple[str, Callable]]:
     """Sentences, and the answers that they are true of."""
     for says, steps in IN_BLOCKS:
         yield from ((says, in_blocks(size, **steps)) for size in SIZES)
     yield from ((says, with_ends(ends)) for says, ends in ENDS)
+    says, steps = WIDER  # the same as the one before it in blocks of half a window
+    yield from ((says, in_blocks(size, **steps)) for size in SIZES[1:])
+    yield from QUERIES
 
 
 def row_of_all(query, key, value, window_size):

@@ -64,6 +64,19 @@ def either(query, key, value, window_size, present):
     return x._replace(visible=table(query.size(2), near, window_size) | present[:, None, None, :])
 
 
+def inverted(*arguments):
+    """What is hidden is read."""
+    x = given(*arguments)
+    return x._replace(visible=~x.visible)
+
+
+def zeroed(query, key, value, window_size, present, keys=False):
+    """Padding of zeros, which is read."""
+    real = present[:, None, :, None]
+    key = key * real if keys else key
+    return given(query, key, value * real, window_size, torch.ones_like(present))
+
+
 def upside_down(query, key, value, window_size, present):
     """`present` is inverted where it stands."""
     return given(query, key, value, window_size, ~present.logical_not_())
@@ -87,6 +100,18 @@ PADDING = (
      "of the others.", {"mask": lambda s, x: s, "finish": late}),
     *(("The exponentials overflow on large scores; subtract the largest score of the row first, as torch.softmax does.",
        {"mask": lambda s, x: s, "normalize": torch.exp, "finish": finish}) for finish in (late, later)),
+    ("The booleans are added to the scores: True adds 1, False adds 0, nothing is hidden.",
+     {"mask": lambda s, x: s + x.visible, "finish": lambda w, x: w}),
+    ("What may be read is hidden, and the rest is read: masked_fill fills where its mask is True.", {"given": inverted}),
+    ("The softmax runs over the queries; each query shares out its weight among the keys (dim=-1).",
+     {"mask": hide, "normalize": lambda s: s.softmax(-2).nan_to_num(0.0), "finish": lambda w, x: w}),
+    ("The values of the padding are set to 0, but its keys keep their weight; hide them.", {"given": zeroed}),
+    ("Keys and values of the padding are set to 0, but a score of 0 has a weight; hide them.", {"given": partial(zeroed, keys=True)}),
+    ("A query with nothing to read returns its own value; it gives 0.",
+     {"answer": lambda o, w, s, x: torch.where(empty(x), x.value, o)}),
+    ("NaN is replaced only in samples of padding alone; in others, too, there are queries with nothing to read.",
+     {"mask": hide, "finish": lambda w, x: w.masked_fill(~x.visible.flatten(1).any(1)[:, None, None, None], 0.0)}),
+    ("Padding of one sample is hidden in all of them; each has its own.", reads(there=lambda x: x.all(0, keepdim=True)[:, None, None])),
     ("Two results are returned; return the output alone.", {"answer": lambda o, w, s, x: (o, w)}),
     ("The weights are returned; return the output.", {"answer": lambda o, w, s, x: w}),
     ("An input is changed in place: present.", {"given": upside_down}),

@@ -19,7 +19,7 @@ class Feeder:
         self.window = w = 4 + seed % 4
         self.new = lambda window=w: answer(b, h, window, d)
         self.pool = torch.randn(b, h, 6 * w, d, generator=g)
-        self.pool[:, :, 2] = 0.0  # a token may be all zeros
+        self.pool[:, :, 1] = 0.0  # a token may be all zeros
 
     def tokens(self, first: int, n: int) -> torch.Tensor:
         return self.pool[:, :, first : first + n].clone()
@@ -35,11 +35,14 @@ class Feeder:
         if found is None:
             return "None; is `return` missing?"
         if not isinstance(found, tuple | list) or len(found) != 2:
-            return f"a {type(found).__name__}; expected (tokens, positions)"
+            many = f" of {len(found)}" if isinstance(found, tuple | list) else ""
+            return f"a {type(found).__name__}{many}; expected (tokens, positions)"
         tokens, positions = found
         at = run(lambda: [index(x) for x in positions])
-        if not plain(tokens) or isinstance(at, Raised):
-            return "something else than two tensors, (tokens, positions)"
+        if not plain(tokens):
+            return f"a {type(tokens).__name__} as tokens"
+        if isinstance(at, Raised):
+            return "no whole numbers, one for each token, as positions"
         if tokens.dim() != 4 or tokens[:, :, :1].shape != self.tokens(0, 1).shape:
             return f"tokens of shape {tuple(tokens.shape)}"
         if len(at) != tokens.size(2):
@@ -79,8 +82,11 @@ def steps(answer: Any, seed: int) -> Iterator[tuple[str, str]]:
     yield "a window of 1", "; ".join(feed.append(alone, at, 1) for at in range(3))
     again = []
     for x, at in (cache, 2 * w + 2), (feed.new(), 0):
-        x.append(feed.tokens(at, 1))[0][:, :, :1] = feed.tokens(1, 1)
-        again.append(feed.append(x, at + 1, 1))
+        held = x.append(feed.tokens(at, 1))[0]
+        held[:, :, :1] = feed.tokens(5, 1)
+        x.append(feed.tokens(at + 1, 1))
+        tokens, positions = x.append(feed.tokens(at + 2, 1))
+        again += [feed.read((y, positions[: y.size(2)])) for y in (tokens, held)]
     yield "the tokens returned are a view of the memory, in every call", "; ".join(again)
     given = feed.tokens(3, 1)
     last = feed.new()
@@ -109,7 +115,7 @@ def repaired(
     memory=torch.zeros, slots=around, keep=last_tokens, write=lambda memory, at, new: memory.index_copy_(2, at, new),
     count=lambda length, n, window: length + n, label=newest_in, filled=min,
     returned=lambda memory, filled, positions, new: (memory[:, :, :filled], positions),
-    end=lambda cache, window: None,
+    end=lambda cache, window: None, renew=lambda memory: memory,
 ):  # fmt: skip
     """The repaired cache; a mistake replaces a step."""
 
@@ -118,7 +124,7 @@ def repaired(
             self.memory, self.length = memory(*sizes), 0
 
         def append(self, new):
-            window = self.memory.size(2)
+            self.memory, window = renew(self.memory), self.memory.size(2)
             kept, first = keep(new, self.length, window)
             write(self.memory, slots(first, kept.size(2), window), kept)
             self.length = count(self.length, new.size(2), window)
@@ -171,6 +177,13 @@ def raising(new, start, window):
 def plain_slice(memory, at, new):
     """As found: from the first slot on, also beyond the end."""
     memory[:, :, int(at[0]) : int(at[0]) + len(at)] = new
+
+
+def no_room(new, start, window):
+    """An error, where the memory is full."""
+    if start + new.size(2) > window:
+        raise ValueError("the cache is full")
+    return new, start
 
 
 class Joined(repaired()):

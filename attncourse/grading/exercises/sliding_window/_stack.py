@@ -20,6 +20,7 @@ def tokens(window, position):
 class Stack:
     """A right answer in steps; a mistake replaces some of them."""
 
+    heard: Callable = lambda windows: windows
     reach: Callable = back
     together: Callable = sum
     stop: Callable = lambda first, position: max(0, first)
@@ -31,8 +32,9 @@ class Stack:
     answer: Callable = lambda first, kept, position: (first, kept)
 
     def __call__(self, windows, position):
-        far = self.together([self.reach(w) for w in windows if w is not None] or [0])
-        first = self.everything if self.full(windows) else self.stop(position - far, position)
+        through = self.heard(windows)
+        far = self.together([self.reach(w) for w in through if w is not None] or [0])
+        first = self.everything if self.full(through) else self.stop(position - far, position)
         first = position if self.nowhere and None in windows else first
         kept = self.all_kept([self.keeps(w, position) for w in windows])
         return self.answer(first, kept, position)

@@ -5,29 +5,18 @@ from functools import lru_cache
 import torch
 
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistake, Mistakes
-from attncourse.grading.exercises.sliding_window._rolling import (
-    Joined,
-    around,
-    beginning_again,
-    in_order,
-    late,
-    newest_in,
-    plain_slice,
-    raising,
-    repaired,
-    returns,
-    steps,
-    two_pieces,
-)  # fmt: skip
+from attncourse.grading.exercises.sliding_window import _rolling as roll
 
 
 def facts(answer, seed: int):
     """What is seen where it is not what the repaired cache shows."""
-    for (what, seen), (_, right) in zip(steps(answer, seed), steps(RIGHT, seed), strict=True):
+    for (what, seen), (_, right) in zip(
+        roll.steps(answer, seed), roll.steps(RIGHT, seed), strict=True
+    ):
         yield what, bool(seen == right) or seen
 
 
-RIGHT = repaired()
+RIGHT = roll.repaired()
 ACCEPTED = Accepted(slots_by_a_remainder=RIGHT)
 
 
@@ -88,34 +77,34 @@ class TwoPieces(RIGHT):
 
 SLOT = "position p belongs into slot p % window"
 TOLD = "a slot holds the newest position p with p % window = slot that is not beyond the last token"
-MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
+MISTAKES = Mistakes(Mistake(says, roll.repaired(**step)) for says, step in (
     ("This is the code as found: once the memory is full, the oldest token is taken for one of the future, and a chunk that "
-     "crosses its end raises an error.", {"write": plain_slice, "label": late, "keep": lambda new, start, w: (new, start)}),
-    (f"Once the memory is full, the oldest token is still taken for the next one to come: {TOLD}.", {"label": late}),
+     "crosses its end raises an error.", {"write": roll.plain_slice, "label": roll.late, "keep": lambda new, start, w: (new, start)}),
+    (f"Once the memory is full, the oldest token is still taken for the next one to come: {TOLD}.", {"label": roll.late}),
     ("A chunk that crosses the end of the memory still raises an error; what does not fit goes on at the front.",
-     {"write": plain_slice}),
+     {"write": roll.plain_slice}),
     (f"The positions are the numbers of the slots; {TOLD}.", {"label": lambda slots, length, w: slots}),
     ("The positions are sorted, and the slots are not: in a memory that has rolled, slot 0 does not hold the oldest token.",
      {"label": lambda slots, length, w: torch.arange(length - len(slots), length)}),
     ("These are distances to the last token; positions are asked.", {"label": lambda slots, length, w: (length - 1 - slots) % w}),
-    ("The positions count from 1; the first token stands at 0.", {"label": lambda slots, length, w: 1 + newest_in(slots, length, w)}),
-    ("The positions are one too small.", {"label": lambda slots, length, w: newest_in(slots, length, w) - 1}),
+    ("The positions count from 1; the first token stands at 0.", {"label": lambda slots, length, w: 1 + roll.newest_in(slots, length, w)}),
+    ("The positions are one too small.", {"label": lambda slots, length, w: roll.newest_in(slots, length, w) - 1}),
     (f"All slots are given positions of the current round; those that it has not reached yet hold the round before: {TOLD}.",
      {"label": lambda slots, length, w: slots + (length - 1) // w * w}),
     (f"All slots are given positions of the current round; those that it has not reached yet hold the round before: {TOLD}.",
      {"label": lambda slots, length, w: slots + length // w * w}),
     (f"The slot of the last token is taken for one of the round before: {TOLD}.",
-     {"label": lambda slots, length, w: newest_in(slots, length, w) - w * ((slots == (length - 1) % w) & (length > w))}),
+     {"label": lambda slots, length, w: roll.newest_in(slots, length, w) - w * ((slots == (length - 1) % w) & (length > w))}),
     (f"The positions run backwards through the slots: {TOLD}.",
      {"label": lambda slots, length, w: length - 1 - (slots - (length - 1)) % w if length > w else slots}),
-    ("The positions stand in the opposite order of the slots.", {"label": lambda *x: newest_in(*x).flip(0)}),
+    ("The positions stand in the opposite order of the slots.", {"label": lambda *x: roll.newest_in(*x).flip(0)}),
     ("Every slot is given the position of the last token.", {"label": lambda slots, length, w: torch.full_like(slots, length - 1)}),
-    ("The positions are floats; return whole numbers.", {"label": lambda *x: newest_in(*x).float()}),
-    (f"Tokens are written one slot too late; {SLOT}.", {"slots": lambda first, n, w: around(first + 1, n, w)}),
+    ("The positions are floats; return whole numbers.", {"label": lambda *x: roll.newest_in(*x).float()}),
+    (f"Tokens are written one slot too late; {SLOT}.", {"slots": lambda first, n, w: roll.around(first + 1, n, w)}),
     (f"The last slot is never used: the remainder is taken of window - 1; {SLOT}.",
-     {"slots": lambda first, n, w: around(first, n, max(1, w - 1))}),
+     {"slots": lambda first, n, w: roll.around(first, n, max(1, w - 1))}),
     (f"The remainder is taken of window + 1, and there is no such slot; {SLOT}.",
-     {"slots": lambda first, n, w: around(first, n, w + 1)}),
+     {"slots": lambda first, n, w: roll.around(first, n, w + 1)}),
     (f"Nothing leads back to the front of the memory; {SLOT}.", {"slots": lambda first, n, w: first + torch.arange(n)}),
     (f"Every token behind the last slot is written into the last slot; {SLOT}.",
      {"slots": lambda first, n, w: (first + torch.arange(n)).clamp(max=w - 1)}),
@@ -123,18 +112,31 @@ MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
      {"slots": lambda first, n, w: first % w * (first % w + n <= w) + torch.arange(n)}),
     (f"Every chunk starts at slot 0; {SLOT}.", {"slots": lambda first, n, w: torch.arange(n)}),
     ("Where a chunk goes over the end of the memory, its beginning is written to the front once more; what did not fit belongs there.",
-     {"write": beginning_again}),
-    ("The tokens of a chunk are written in the opposite order.", {"slots": lambda *x: around(*x).flip(0)}),
+     {"write": roll.beginning_again}),
+    ("The tokens of a chunk are written in the opposite order.",
+     {"keep": lambda new, start, w: roll.last_tokens(new.flip(2), start, w)}),
+    ("The slots are counted from the length after the chunk, not from the one before it; position p belongs into slot p % window.",
+     {"slots": lambda first, n, w: roll.around(first + n, n, w)}),
+    ("Every token behind the last slot is written into the last slot; position p belongs into slot p % window.",
+     {"keep": lambda new, start, w: (new, start), "slots": lambda first, n, w: (first + torch.arange(n)).clamp(max=w - 1)}),
+    ("What comes when the memory is full is dropped; it takes the place of the oldest tokens.",
+     {"keep": lambda new, start, w: (new[:, :, : max(0, w - start)], start), "count": lambda length, n, w: min(length + n, w)}),
+    ("A full memory raises an error; a new token takes the place of the oldest one.", {"keep": roll.no_room}),
+    ("The tokens stand in the opposite order of the slots, and the positions do not.",
+     roll.returns(lambda tokens, positions: (tokens.flip(2), positions))),
+    ("The memory is made anew in every call; write the new tokens into the one that is there.",
+     {"renew": torch.clone}),
+    ("The tokens of a chunk are written in the opposite order.", {"slots": lambda *x: roll.around(*x).flip(0)}),
     ("Of a chunk that is longer than the window the first tokens are kept; keep the last ones.",
      {"keep": lambda new, start, w: (new[:, :, :w], start)}),
     (f"Of a chunk that is longer than the window the last tokens are kept, but from the slot on where the chunk began; {SLOT}.",
      {"keep": lambda new, start, w: (new[:, :, -w:], start)}),
-    ("A chunk that is longer than the window raises an error; keep its last tokens.", {"keep": raising}),
+    ("A chunk that is longer than the window raises an error; keep its last tokens.", {"keep": roll.raising}),
     ("A chunk that is longer than the window raises an error; keep its last tokens.",
-     {"keep": lambda new, start, w: (new, start), "write": two_pieces}),
+     {"keep": lambda new, start, w: (new, start), "write": roll.two_pieces}),
     ("Where a chunk goes over the end of the memory, its beginning is written to the front once more; what did not fit belongs there. "
      "And a chunk that is longer than the window raises an error.",
-     {"keep": lambda new, start, w: (new, start), "write": beginning_again}),
+     {"keep": lambda new, start, w: (new, start), "write": roll.beginning_again}),
     ("Only the first token of a chunk is kept, as if they came one by one.",
      {"keep": lambda new, start, w: (new[:, :, :1], start), "count": lambda length, n, w: length + 1}),
     ("A chunk that is longer than the window raises an error; keep its last tokens.",
@@ -150,21 +152,25 @@ MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
     ("length does not grow.", {"count": lambda length, n, w: length}),
     ("The whole memory is returned while it is not full, with slots that nothing was written to.", {"filled": lambda length, w: w}),
     ("The whole memory is returned while it is not full, with slots that nothing was written to.",
-     {"filled": lambda length, w: w, "label": lambda *x: newest_in(*x).clamp(min=-1)}),
+     {"filled": lambda length, w: w, "label": lambda *x: roll.newest_in(*x).clamp(min=-1)}),
     ("The whole memory is returned while it is not full, and the positions are the numbers of the slots.",
      {"filled": lambda length, w: w, "label": lambda slots, length, w: slots}),
     ("The last slot that is filled is missing in what is returned.", {"filled": lambda length, w: min(length, w) - 1}),
-    ("The tokens are copied in every call, by clone, roll, cat, an index or a sort; return a view of the memory, in the order of "
-     "its slots.", returns(lambda tokens, positions: (tokens.clone(), positions))),
-    ("The tokens are copied in every call, by clone, roll, cat, an index or a sort; return a view of the memory, in the order of "
-     "its slots.", returns(in_order)),
+    ("The tokens are copied in every call, by clone, roll, cat, flip, an index or a sort; return a view of the memory, in the order of "
+     "its slots.", roll.returns(lambda tokens, positions: (tokens.clone(), positions))),
+    ("The tokens are copied in every call, by clone, roll, cat, flip, an index or a sort; return a view of the memory, in the order of "
+     "its slots.", roll.returns(roll.in_order)),
+    ("The tokens are copied in every call, by clone, roll, cat, flip, an index or a sort; return a view of the memory, in the order of "
+     "its slots.", roll.returns(lambda tokens, positions: (tokens.flip(2), positions.flip(0)))),
+    ("The memory is made anew in every call; write the new tokens into the one that is there.",
+     {"end": lambda cache, w: setattr(cache, "memory", cache.memory.clone())}),
     ("Only the new tokens are returned; attention needs all that are kept.",
      {"returned": lambda memory, filled, positions, new: (new, torch.arange(new.size(2)))}),
     ("The first chunk is returned itself, and not as a view of the memory.",
      {"returned": lambda memory, filled, positions, new: (
          new if filled == new.size(2) == int(positions[-1]) + 1 else memory[:, :, :filled], positions)}),
-    ("Only the tokens are returned; return (tokens, positions).", returns(lambda tokens, positions: tokens)),
-    ("The positions come first; return (tokens, positions).", returns(lambda tokens, positions: (positions, tokens))),
+    ("Only the tokens are returned; return (tokens, positions).", roll.returns(lambda tokens, positions: tokens)),
+    ("The positions come first; return (tokens, positions).", roll.returns(lambda tokens, positions: (positions, tokens))),
     ("All caches share one memory; make it in the constructor.", {"memory": lru_cache(maxsize=2)(torch.zeros)}),
     ("One token too many is kept; the window counts the last one, too.",
      {"memory": lambda b, h, w, d: torch.zeros(b, h, w + 1, d)}),
@@ -176,12 +182,12 @@ MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
 ))  # fmt: skip
 MISTAKES.append(Mistake(
     "The kept tokens are joined anew in every call, by torch.cat or by moving all of them on; write the new ones into the slots, and "
-    "return a view of one memory.", Joined))  # fmt: skip
+    "return a view of one memory.", roll.Joined))  # fmt: skip
 
 EXERCISE = Exercise(
     name="rolling_cache", answer="RepairedRolling", title="A token from the future", kind="Repair",
     points=3, difficulty=3, minutes=20, needs="section 'A cache that rolls' of chapter 13",
-    judge=Facts(facts, tuple(dict(steps(RIGHT, 0)))), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Facts(facts, tuple(dict(roll.steps(RIGHT, 0)))), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Write down slots and positions for a window of 4 after 3, 4, 5 and 6 tokens. In which slot is the code wrong, and from when on?",
         "The newest position is length - 1. Slot s holds the last position up to it that leaves the remainder s. And where does token "

@@ -7,20 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
-from attncourse.grading.exercises.sliding_window._band import (
-    RIGHT,
-    columns,
-    definition,
-    endless_keys,
-    given,
-    in_the_wide_table,
-    pairs,
-    reads,
-    returned,
-    row_of_all,
-    wide,
-    wrapped,
-)
+from attncourse.grading.exercises.sliding_window import _band as band
 from attncourse.grading.exercises.sliding_window._window import grows_linearly
 from attncourse.grading.inputs import normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
@@ -47,7 +34,7 @@ def cases(seed: int) -> list[Case]:
     return sized_cases(seed, "b h n d", "b h n d, b h n d", CALLS)
 
 
-ACCEPTED = Accepted(gathered=RIGHT)
+ACCEPTED = Accepted(gathered=band.RIGHT)
 
 
 @ACCEPTED.add
@@ -95,41 +82,41 @@ def rolled(query, key, left, right):
 NO_KEY = "where no key stands, before the first one and behind the last, it is minus infinity"
 MISTAKES = Mistakes([
     Mistake("The results are right, but a table of n x n numbers is made on the way, of scores or of a mask; multiply each "
-            "query with the keys of its window only.", wide),
+            "query with the keys of its window only.", band.wide),
     Mistake("The results are right, but twice as many tokens take four times as much, part by part: each query meets all keys, or "
-            "what is there is copied with every part. Cut the window out first, and join the parts once.", row_of_all),
-    *mistakes_of(RIGHT, scales, outputs, heads, gradients, in_place,
+            "what is there is copied with every part. Cut the window out first, and join the parts once.", band.row_of_all),
+    *mistakes_of(band.RIGHT, scales, outputs, heads, gradients, in_place,
                  without=("scaled by values", "scaled after the softmax", "weights detached", "value detached")),
-    *(Mistake(f"There is a finite number, such as -1e9; {NO_KEY}.", RIGHT.but("", mask=lambda s, x, f=fill: s.masked_fill(~x.visible, f)).answer)
+    *(Mistake(f"There is a finite number, such as -1e9; {NO_KEY}.", band.RIGHT.but("", mask=lambda s, x, f=fill: s.masked_fill(~x.visible, f)).answer)
       for fill in (-1e2, -1e3, -1e4, -1e5, -1e6, -1e10, -1e12, -1e20, -1e30)),
-    *(RIGHT.but(says, **steps) for says, steps in (
+    *(band.RIGHT.but(says, **steps) for says, steps in (
         ("The columns stand in the opposite order; column 0 is key i - left, the last one key i + right.",
-         reads(at=lambda i, c, left, right: i + right - c)),
+         band.reads(at=lambda i, c, left, right: i + right - c)),
         ("left and right are exchanged; the first is the number of keys before the query.",
-         reads(at=lambda i, c, left, right: i - right + c)),
+         band.reads(at=lambda i, c, left, right: i - right + c)),
         ("Every column is one key too late; column c of row i is key i - left + c.",
-         reads(at=lambda i, c, left, right: i - left + c + 1)),
+         band.reads(at=lambda i, c, left, right: i - left + c + 1)),
         ("Every column is one key too early; column c of row i is key i - left + c.",
-         reads(at=lambda i, c, left, right: i - left + c - 1)),
+         band.reads(at=lambda i, c, left, right: i - left + c - 1)),
         ("All rows have the keys 0, 1, 2 and so on; the window moves along with its query.",
-         reads(at=lambda i, c, left, right: 0 * i + c)),
-        ("The window starts at its query; it starts at key i - left.", reads(at=lambda i, c, left, right: i + c)),
+         band.reads(at=lambda i, c, left, right: 0 * i + c)),
+        ("The window starts at its query; it starts at key i - left.", band.reads(at=lambda i, c, left, right: i + c)),
         ("The rows are keys here: each has the scores of its own key with the queries around it.",
-         {"given": lambda query, key, left, right: given(key, query, left, right)}),
+         {"given": lambda query, key, left, right: band.given(key, query, left, right)}),
         ("The last column is missing: from i - left to i + right there are left + 1 + right keys.",
-         reads(width=lambda left, right: left + right)),
+         band.reads(width=lambda left, right: left + right)),
         ("There is a column too many: from i - left to i + right there are left + 1 + right keys.",
-         reads(width=lambda left, right: left + right + 2)),
-        ("The window is as wide to the right as to the left.", reads(width=lambda left, right: 2 * left + 1)),
-        ("The window ends at its query; it also has the keys up to i + right.", reads(width=lambda left, right: left + 1)),
+         band.reads(width=lambda left, right: left + right + 2)),
+        ("The window is as wide to the right as to the left.", band.reads(width=lambda left, right: 2 * left + 1)),
+        ("The window ends at its query; it also has the keys up to i + right.", band.reads(width=lambda left, right: left + 1)),
         ("The keys on the right are hidden, as in a causal layer; the window has them.",
-         returned(lambda o, q, k, left, right: o.masked_fill(torch.arange(o.size(-1)) > left, -math.inf))),
+         band.returned(lambda o, q, k, left, right: o.masked_fill(torch.arange(o.size(-1)) > left, -math.inf))),
         ("The query's own key is missing; its column is number left.",
-         returned(lambda o, q, k, left, right: torch.cat([o[..., :left], o[..., left + 1 :]], -1))),
+         band.returned(lambda o, q, k, left, right: torch.cat([o[..., :left], o[..., left + 1 :]], -1))),
         (f"There are scores of 0, as of keys of zeros; {NO_KEY}.", {"mask": lambda s, x: s.masked_fill(~x.visible, 0.0)}),
         (f"The first or the last key is repeated; {NO_KEY}.", {"mask": lambda s, x: s}),
         (f"The keys go around: before the first one comes the last; {NO_KEY}.",
-         {"given": lambda q, k, left, right: wrapped(q, k, left, right), "mask": lambda s, x: s}),
+         {"given": lambda q, k, left, right: band.wrapped(q, k, left, right), "mask": lambda s, x: s}),
         (f"There is NaN; {NO_KEY}.", {"mask": lambda s, x: s.masked_fill(~x.visible, math.nan)}),
         (f"It is plus infinity; {NO_KEY}.", {"mask": lambda s, x: s.masked_fill(~x.visible, math.inf)}),
         *((f"There is a finite number, such as -1e9; {NO_KEY}.",
@@ -140,35 +127,50 @@ MISTAKES = Mistakes([
         ("Behind the last key it is right, but not before the first: there, too, it is minus infinity.",
          {"mask": lambda s, x: s.masked_fill(~x.visible & (torch.arange(s.size(-1)) > x.rest[2]), -math.inf)}),
         ("The last key is taken for one that does not exist; it is number n - 1.",
-         {"mask": lambda s, x: s.masked_fill(~x.visible | (columns(x) >= s.size(2) - 1), -math.inf)}),
+         {"mask": lambda s, x: s.masked_fill(~x.visible | (band.columns(x) >= s.size(2) - 1), -math.inf)}),
         ("Key 0 is taken for one that does not exist.",
-         {"mask": lambda s, x: s.masked_fill(~x.visible | (columns(x) <= 0), -math.inf)}),
+         {"mask": lambda s, x: s.masked_fill(~x.visible | (band.columns(x) <= 0), -math.inf)}),
         (f"Before the first key there are the last ones: negative indices count from the end; {NO_KEY}.",
-         {"given": wrapped, "mask": lambda s, x: s.masked_fill(columns(x) >= s.size(2), -math.inf)}),
+         {"given": band.wrapped, "mask": lambda s, x: s.masked_fill(band.columns(x) >= s.size(2), -math.inf)}),
         (f"The keys are filled up with minus infinity, and the products are NaN or plus infinity; {NO_KEY}.",
-         {"given": endless_keys, "mask": lambda s, x: s}),
+         {"given": band.endless_keys, "mask": lambda s, x: s}),
         ("A row begins with the first key that exists, and what is missing stands at its end; column c is key i - left + c, also "
          "where this leaves the first columns empty.",
-         returned(lambda o, *x: torch.stack([row.roll(-int((row[0, 0] == -math.inf).cumprod(0).sum()), -1) for row in o.unbind(2)], 2))),
+         band.returned(lambda o, *x: torch.stack([row.roll(-int((row[0, 0] == -math.inf).cumprod(0).sum()), -1) for row in o.unbind(2)], 2))),
         ("The last column holds nothing; key i + right is inside.",
-         returned(lambda o, *x: torch.cat([o[..., :-1], torch.full_like(o[..., -1:], -math.inf)], -1))),
+         band.returned(lambda o, *x: torch.cat([o[..., :-1], torch.full_like(o[..., -1:], -math.inf)], -1))),
         ("The first column holds nothing; key i - left is inside.",
-         returned(lambda o, *x: torch.cat([torch.full_like(o[..., :1], -math.inf), o[..., 1:]], -1))),
+         band.returned(lambda o, *x: torch.cat([torch.full_like(o[..., :1], -math.inf), o[..., 1:]], -1))),
         ("The keys are moved the wrong way: key i - 1 stands where key i + 1 should.",
-         {"given": lambda q, k, left, right: wrapped(q, k, left, right, -1),
-          "mask": lambda s, x: s.masked_fill((columns(x) < 0) | (columns(x) >= s.size(2)), -math.inf)}),
+         {"given": lambda q, k, left, right: band.wrapped(q, k, left, right, -1),
+          "mask": lambda s, x: s.masked_fill((band.columns(x) < 0) | (band.columns(x) >= s.size(2)), -math.inf)}),
         ("All heads use the keys of head 0; each has its own.",
-         {"given": lambda q, k, left, right: given(q, k[:, :1].expand_as(k), left, right)}),
-        ("All heads get the scores of head 0; each has its own.", returned(lambda o, *x: o[:, :1].expand_as(o))),
-        ("All samples get the scores of the first one; each has its own.", returned(lambda o, *x: o[:1].expand_as(o))),
+         {"given": lambda q, k, left, right: band.given(q, k[:, :1].expand_as(k), left, right)}),
+        ("All heads get the scores of head 0; each has its own.", band.returned(lambda o, *x: o[:, :1].expand_as(o))),
+        ("All samples get the scores of the first one; each has its own.", band.returned(lambda o, *x: o[:1].expand_as(o))),
+        ("A row ends with the last key that exists, and what is missing stands at its front; column c is key i - left + c, also "
+         "where this leaves the last columns empty.",
+         band.returned(lambda o, *x: torch.stack([row.roll(int((row[0, 0].flip(0) == -math.inf).cumprod(0).sum()), -1) for row in o.unbind(2)], 2))),
+        ("The columns of earlier keys begin at row 0; the first query that has a key so far back is further down.",
+         band.returned(lambda o, q, k, left, right: torch.stack([x.roll(-max(0, left - c), -1) for c, x in enumerate(o.unbind(-1))], -1))),
+        ("The query's own key is hidden; it is inside.",
+         band.returned(lambda o, q, k, left, right: o.masked_fill(torch.arange(o.size(-1)) == left, -math.inf))),
+        ("There is a column too many at the front: the window begins at key i - left.",
+         band.reads(at=lambda i, c, left, right: i - left - 1 + c, width=lambda left, right: left + right + 2)),
+        ("The first column is missing: the window begins at key i - left.",
+         band.reads(at=lambda i, c, left, right: i - left + 1 + c, width=lambda left, right: left + right)),
+        ("The first column is missing: the window begins at key i - left.",
+         band.reads(at=lambda i, c, left, right: i - max(0, left - 1) + c, width=lambda left, right: max(0, left - 1) + 1 + right)),
+        ("Samples and heads are joined to one axis; keep both.", band.returned(lambda o, *x: o.flatten(0, 1))),
+        ("The logarithm of the softmax is taken; the scores are asked.", {"normalize": lambda s: s.log_softmax(-1)}),
         ("The softmax is taken; the scores are asked.", {"normalize": lambda s: s.softmax(-1)}),
         ("The softmax is taken; the scores are asked.", {"normalize": lambda s: s.softmax(-1).nan_to_num()}),
         ("The exponentials are taken; the scores are asked.", {"normalize": torch.exp}),
         ("This is the table of all pairs, with the window in it; column c of the narrow one is key i - left + c.",
-         returned(in_the_wide_table)),
-        ("This is the table of all pairs; of each row only the window is asked.", returned(lambda o, *x: pairs(*x)[0])),
+         band.returned(band.in_the_wide_table)),
+        ("This is the table of all pairs; of each row only the window is asked.", band.returned(lambda o, *x: band.pairs(*x)[0])),
         ("Rows and columns are exchanged; the shape is (batch, heads, n, left + 1 + right).",
-         returned(lambda o, *x: o.mT)),
+         band.returned(lambda o, *x: o.mT)),
         ("The products are not added up over head_dim; a score is one number.",
          {"score": lambda x: x.query[:, :, :, None] * x.key, "mask": lambda s, x: s.masked_fill(~x.visible[..., None], -math.inf)}),
     )),
@@ -178,9 +180,9 @@ EXERCISE = Exercise(
     name="windowed_scores", title="A narrow table", kind="Implement",
     points=3, difficulty=3, minutes=25, needs="section 'The window by hand' of chapter 13",
     judge=MemoryLimited(
-        Calls(definition, cases),
+        Calls(band.definition, cases),
         "twice as many tokens take twice as much", partial(grows_linearly, measured, 128),
-        Budget(lambda g: (*normal(g, *[(1, 1, 2**14, 1)] * 2), 3, 2), RIGHT),  # all pairs: 1 GiB
+        Budget(lambda g: (*normal(g, *[(1, 1, 2**14, 1)] * 2), 3, 2), band.RIGHT),  # all band.pairs: 1 GiB
     ), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Write down for n = 5, left = 2 and right = 1 which key stands in which column of which row. In how many of them is there none?",
