@@ -88,6 +88,9 @@ class SinkAttention(MultiHeadAttention):
         embed_dim, num_heads, options: as in `MultiHeadAttention`, without dropout.
         learned: ``False`` keeps all sinks at 0: softmax-off-by-one.
 
+    Raises:
+        ValueError: dropout, or what `MultiHeadAttention` refuses.
+
     Cost: num_heads parameters more than `MultiHeadAttention`.
     Reduces to: `MultiHeadAttention` when all sinks are minus infinity.
     Source: openai2025; miller2023 for sinks that stay 0.
@@ -96,6 +99,8 @@ class SinkAttention(MultiHeadAttention):
 
     def __init__(self, embed_dim: int, num_heads: int, *, learned: bool = True, **options):
         super().__init__(embed_dim, num_heads, **options)
+        if self.dropout:
+            raise ValueError(f"SinkAttention has no dropout; got {self.dropout}, leave it at 0")
         self.sink = nn.Parameter(torch.zeros(num_heads), requires_grad=learned)
 
     def _attend(self, q, k, v, attn_mask, is_causal, need_weights):

@@ -64,9 +64,10 @@ class SinkCache(KVCache):
     they are and turned when they are read, because their index in the cache changes at every step.
 
     Args:
-        batch, num_kv_heads, head_dim, value_dim, dtype, device: as in `KVCache`.
+        batch, num_kv_heads, head_dim: as in `KVCache`.
         num_sinks: tokens of the beginning that stay; 0 leaves a window.
-        window: last tokens that stay, the newest among them; 1 or more.
+        window: last tokens that stay, the newest among them; 1 or more. (`RollingKVCache` counts without it.)
+        options: value_dim, dtype and device, as in `KVCache`.
 
     Raises:
         ValueError: num_sinks below 0, or window below 1.
@@ -84,40 +85,27 @@ class SinkCache(KVCache):
         num_sinks: int,
         window: int,
         head_dim: int,
-        *,
-        value_dim: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        **options,
     ):
         _check(num_sinks, window)
-        super().__init__(
-            batch,
-            num_kv_heads,
-            num_sinks + window,
-            head_dim,
-            value_dim=value_dim,
-            dtype=dtype,
-            device=device,
-        )
-        self.num_sinks, self.window, self.seen = num_sinks, window, 0
+        super().__init__(batch, num_kv_heads, num_sinks + window, head_dim, **options)
+        self.num_sinks, self.window = num_sinks, window
 
     def kept(self) -> list[int]:
         """Which tokens of the text are there, from the oldest to the newest."""
-        first, after = min(self.num_sinks, self.seen), max(self.num_sinks, self.seen - self.window)
-        return [*range(first), *range(after, self.seen)]
+        first, after = min(self.num_sinks, self.length), self.length - self.window
+        return [*range(first), *range(max(self.num_sinks, after), self.length)]
 
     def positions(self, n: int) -> Int[Tensor, " n"]:
         """The index in the cache at which each of the next n tokens will ask."""
-        text = torch.arange(self.seen, self.seen + n, device=self.key.device)
-        return text.clamp(max=self.max_length - 1)
+        return super().positions(n).clamp(max=self.max_length - 1)
 
     def indices(self) -> Int[Tensor, " m"]:
         """The index in the cache of what lies in each slot: the sinks, then the window from old to new."""
-        sinks = torch.arange(self.num_sinks, device=self.key.device)
-        slots = torch.arange(self.window, device=self.key.device)
-        evicted = max(self.seen - self.max_length, 0)
-        ring = self.num_sinks + (slots - evicted) % self.window
-        return torch.cat([sinks, ring])[: self.length]
+        slots = torch.arange(min(self.length, self.max_length), device=self.key.device)
+        evicted = max(self.length - self.max_length, 0)
+        in_window = self.num_sinks + (slots - self.num_sinks - evicted) % self.window
+        return torch.where(slots < self.num_sinks, slots, in_window)
 
     def append(
         self, key: Float[Tensor, "b g n d"], value: Float[Tensor, "b g n e"]
@@ -125,17 +113,17 @@ class SinkCache(KVCache):
         """Write n tokens, in the places of the oldest; returns those kept, as views, in the order of `indices`.
 
         Raises:
-            ValueError: another batch, number of heads or width.
+            ValueError: another batch, number of heads or width. The cache is then as before.
         """
         self.check(key, value)
-        text = torch.arange(self.seen, self.seen + key.size(2), device=self.key.device)
-        self.seen += key.size(2)
-        stays = (text < self.num_sinks) | (text >= self.seen - self.window)
-        ring = self.num_sinks + (text - self.num_sinks) % self.window
-        slots = torch.where(text < self.num_sinks, text, ring)[stays]
+        text = super().positions(key.size(2))
+        self.length += key.size(2)
+        stays = (text < self.num_sinks) | (text >= self.length - self.window)
+        in_window = self.num_sinks + (text - self.num_sinks) % self.window
+        slots = torch.where(text < self.num_sinks, text, in_window)[stays]
         self.key[:, :, slots] = key[:, :, stays].detach()
         self.value[:, :, slots] = value[:, :, stays].detach()
-        self.length = min(self.seen, self.max_length)
+        # A slice beyond the end is all there is.
         return self.key[:, :, : self.length], self.value[:, :, : self.length]
 
     def attend(
@@ -146,12 +134,13 @@ class SinkCache(KVCache):
         use_rotary: bool = False,
     ) -> Float[Tensor, "b h n e"]:
         """What n new tokens read: together as long as they fit, and then one by one, since each evicts another."""
-        n, fit = query.size(2), max(self.max_length - self.length, 0)
-        ends = [*range(min(n, fit) or 1, n), n]
+        n = query.size(2)
+        fit = min(max(self.max_length - self.length, 0), n)
+        sizes = [fit] * (fit > 0) + [1] * (n - fit)
         output = []
-        for start, end in zip([0, *ends], ends, strict=False):
-            q, at = query[:, :, start:end], self.positions(end - start)
-            keys, values = self.append(key[:, :, start:end], value[:, :, start:end])
+        for q, k, v in zip(*(x.split(sizes, dim=2) for x in (query, key, value)), strict=True):
+            at = self.positions(q.size(2))
+            keys, values = self.append(k, v)
             if use_rotary:
                 q, keys = rotary(q, at), rotary(keys, self.indices())
             output.append(cached_attention(q, keys, values))
@@ -160,8 +149,8 @@ class SinkCache(KVCache):
     def __repr__(self) -> str:
         b, g, _, d = self.key.shape
         return (
-            f"SinkCache({self.length} of {self.seen} tokens: {self.num_sinks} sinks and a window of "
-            f"{self.window}, batch {b}, {g} key/value heads of width {d})"
+            f"SinkCache({min(self.length, self.max_length)} of {self.length} tokens: {self.num_sinks} sinks "
+            f"and a window of {self.window}, batch {b}, {g} key/value heads of width {d})"
         )
 
 

@@ -6,6 +6,7 @@ from torch import Generator
 
 from attncourse import AttentionOnly, Translator
 from attncourse.lab import data, train
+from attncourse.lab.models import Fetcher
 from attncourse.show.listing import listing
 
 
@@ -22,6 +23,7 @@ DRAWS = [
     data.broadcast,
     data.vector_lookup,
     data.attribute_copy,
+    data.idle,
 ]
 
 
@@ -82,6 +84,32 @@ def test_pointers_name_what_to_fetch():
     (things, pointer), targets = data.attribute_copy(seeded(), 3, 5, 7, attributes=2, classes=4)
     assert targets[2, 6].equal(things[2, pointer[2, 6]])
     assert set(things.unique().tolist()) == set(range(4))
+
+
+@pytest.mark.parametrize("start", [True, False])
+def test_a_flag_asks_for_the_vector_before(start):
+    (vectors, flags), targets = data.idle(seeded(), batch=64, start=start)
+    for b, i in flags.nonzero().tolist():
+        assert targets[b, i].equal(vectors[b, i - 1])
+    assert not targets[~flags].any()
+    assert not flags[:, :2].any(), "nobody is asked for the start token"
+    assert 0.13 < flags[:, 2:].double().mean() < 0.17
+    assert (not vectors[:, 0].any()) == start
+
+
+def test_a_fetcher_answers_by_its_map_alone():
+    torch.manual_seed(0)
+    fetcher = Fetcher()
+    (vectors, flags), _ = data.idle(seeded(), batch=3)
+    answer, weights = fetcher.with_weights(vectors, flags)
+    mixed = weights[:, 0] @ fetcher.values(vectors, flags)
+    by_hand = fetcher.answer(fetcher.attention.out_proj(mixed))
+    torch.testing.assert_close(by_hand, answer)
+    torch.testing.assert_close(fetcher(vectors, flags), answer)
+    assert not weights.triu(1).any()
+    hidden = torch.arange(32) > 0
+    without = fetcher.with_weights(vectors, flags, hidden.expand(32, 32))[1]
+    assert not without[:, :, :, 0].any()
 
 
 def test_next_token_is_the_next():

@@ -1,5 +1,6 @@
 """Attention with sinks, kept in a cache or learned, and attention behind a gate, among the variants."""
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -33,6 +34,24 @@ def streaming(p, s):
         limit=everything_fits,
         is_causal=True,
     )
+
+
+@variant("SinkCache", h=6, g=2, n=11, d=4)
+def sink_cache(p, s):
+    """Token by token; the loops count anew what is kept."""
+    whole = streaming(p, s)
+
+    def run(q, k, v, num_sinks=2, window=3):
+        options = {"value_dim": s.e, "dtype": q.dtype}
+        cache = module(p, "streaming").SinkCache(s.b, s.g, num_sinks, window, s.d, **options)
+        parts = zip(*(x.split(1, dim=2) for x in (q, k, v)), strict=True)
+        return torch.cat([cache.attend(*part, use_rotary=True) for part in parts], dim=2)
+
+    def no_sinks_and_no_forgetting():
+        return run(*whole.inputs, num_sinks=0, window=s.n), whole.limit()[1]
+
+    limit = no_sinks_and_no_forgetting
+    return replace(whole, run=run, stored=None, learns=False, limit=limit, fused=True)
 
 
 def with_sink(p, s, limit, visible=None, sink=None, **options):
@@ -185,17 +204,18 @@ MUTANTS += [
     ("streaming", "(j < num_sinks) | (i - j < window)", "(j < num_sinks) | (i - j <= window)"),
     ("streaming", "torch.where(j < num_sinks, far, near)", "far"),
     ("streaming", "far = score(rotary(query, in_cache), turned, scale)", "far = score(query, key, scale)"),
-    ("streaming", "max(self.num_sinks, self.seen - self.window)", "self.seen - self.window"),
-    ("streaming", "text.clamp(max=self.max_length - 1)", "text"),
-    ("streaming", "text.clamp(max=self.max_length - 1)", "text.clamp(max=self.max_length)"),
-    ("streaming", "(slots - evicted) % self.window", "slots"),
-    ("streaming", "(slots - evicted) % self.window", "(slots + evicted) % self.window"),
-    ("streaming", "max(self.seen - self.max_length, 0)", "self.seen - self.max_length"),
+    ("streaming", "range(max(self.num_sinks, after), self.length)", "range(after, self.length)"),
+    ("streaming", "positions(n).clamp(max=self.max_length - 1)", "positions(n)"),
+    ("streaming", "positions(n).clamp(max=self.max_length - 1)", "positions(n).clamp(max=self.max_length)"),
+    ("streaming", "(slots - self.num_sinks - evicted) % self.window", "(slots - self.num_sinks) % self.window"),
+    ("streaming", "(slots - self.num_sinks - evicted) % self.window", "(slots - evicted) % self.window"),
+    ("streaming", "(slots - self.num_sinks - evicted) % self.window", "(slots - self.num_sinks + evicted) % self.window"),
+    ("streaming", "max(self.length - self.max_length, 0)", "self.length - self.max_length"),
     ("streaming", "(text - self.num_sinks) % self.window", "text % self.window"),
-    ("streaming", "| (text >= self.seen - self.window)", "| (text > self.seen - self.window)"),
+    ("streaming", "| (text >= self.length - self.window)", "| (text > self.length - self.window)"),
     ("streaming", "self.key[:, :, slots] = key[:, :, stays].detach()", "self.key[:, :, slots] = key[:, :, stays]"),
-    ("streaming", "q, keys = rotary(q, at), rotary(keys, self.indices())", "q, keys = rotary(q, at), rotary(keys, torch.arange(self.length))"),
-    ("streaming", "[*range(min(n, fit) or 1, n), n]", "[n]"),
+    ("streaming", "q, keys = rotary(q, at), rotary(keys, self.indices())", "q, keys = rotary(q, at), rotary(keys, torch.arange(keys.size(2)))"),
+    ("streaming", "sizes = [fit] * (fit > 0) + [1] * (n - fit)", "sizes = [n]"),
     ("streaming", "if num_sinks < 0 or window < 1:", "if num_sinks < 0:"),
     ("streaming", "        self.check(key, value)\n", ""),
     ("sinks", "torch.maximum(scores.amax(dim=-1, keepdim=True), sink).detach()", "scores.amax(dim=-1, keepdim=True).detach()"),
@@ -210,6 +230,7 @@ MUTANTS += [
     ("sinks", "torch.sigmoid(self.gate_proj(x))", "self.gate_proj(x)"),
     ("sinks", "merge_heads(heads) * torch.sigmoid(self.gate_proj(x))", "merge_heads(heads * torch.sigmoid(self.gate_proj(x)).view_as(heads))"),
     ("sinks", "cache.attend(query, key, value, use_rotary)", "cache.attend(query, key, value)"),
+    ("sinks", "        if self.dropout:\n", "        if self.dropout > 1:\n"),
     ("sinks", "if type(cache) is not KVCache:", "if not isinstance(cache, KVCache):"),
     ("sinks", "add_causal(None, m, m, x.device)[m - n :]", "add_causal(None, n, m, x.device)"),
 ]  # fmt: skip
