@@ -43,10 +43,12 @@ class Softmax:
 
 
 def largest_alone(scores, dim):
+    """The largest score of the row, even if it is below 0."""
     return scores.amax(dim, keepdim=True)
 
 
 def clamped(low, high):
+    """Scores within these bounds; minus infinity stays."""
     return lambda s: torch.where(s == -math.inf, s, s.clamp(low, high))
 
 

@@ -61,4 +61,5 @@ def opened(share):
 
 
 def total(e):
+    """The sum over the last axis, which stays."""
     return e.sum(-1, keepdim=True)
