@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from attncourse.grading.answer import RemoteAnswer
 from attncourse.grading.blocked import blocked
-from attncourse.grading.compare import Raised, difference
+from attncourse.grading.compare import Raised, difference, plain
 from attncourse.grading.diagnosis import Diagnosis, Mistake, Observations
 from attncourse.grading.isolation import torch_defaults
 from attncourse.grading.observe import (
@@ -99,6 +99,8 @@ class Counts(Calls):
             yield what, self._count(found) if what.endswith(", output") else found
 
     def _count(self, found: Any) -> Any:
+        if plain(found) and found.dim() == 1 and len(found) > 1:
+            found = tuple(found)
         if isinstance(found, tuple):
             return tuple(map(self._count, found))
         if self.floats:

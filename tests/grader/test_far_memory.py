@@ -21,7 +21,13 @@ LIES = """
 import attngrade.far.calling as calling
 calling.made_by = lambda answer, *args: (answer(*args), (0, 0, ""))[1]
 """
-BUDGETS = "decode_without_copy", "grouped_query_attention", "absorbed_attention", "tiled_forward"
+BUDGETS = (
+    "decode_without_copy",
+    "grouped_query_attention",
+    "absorbed_attention",
+    "tiled_forward",
+    "linear_window",
+)
 
 
 @pytest.mark.parametrize("name", BUDGETS)

@@ -35,6 +35,7 @@ FAMILIES = (
     "kernels",
     "positions",
     "flash",
+    "windows",
     "tables",
     "notebooks",
 )

@@ -36,6 +36,22 @@ class AttentionAsFound(torch.nn.Module):
         return self.out_proj(out)
 """
 
+ROLLING_AS_FOUND = """
+class RollingAsFound:
+    def __init__(self, batch, heads, window, head_dim):
+        self.memory = torch.zeros(batch, heads, window, head_dim)
+        self.length = 0
+
+    def append(self, new):
+        n, window = new.size(2), self.memory.size(2)
+        slot = self.length % window
+        self.memory[:, :, slot : slot + n] = new
+        self.length += n
+        slots = torch.arange(min(self.length, window))
+        positions = self.length - (self.length - slots) % window
+        return self.memory[:, :, : len(slots)], positions
+"""
+
 TRITON = """
 import os
 
@@ -46,6 +62,7 @@ import triton.language as tl
 
 BEFORE = {
     "append": (CACHE_AS_FOUND,),
+    "rolling_cache": (ROLLING_AS_FOUND,),
     "head_dim": (ATTENTION_AS_FOUND,),
     "attention_tile": (TRITON,),
 }
@@ -73,6 +90,9 @@ NAMES = {
     "rotary_step": "rotary_step",
     "repair_positions": "repaired_bias",
     "extrapolation": "far_shares",
+    "linear_window": "linear_mix",
+    "receptive_field": "heard_and_kept",
+    "rolling_cache": "RepairedRolling",
     "global_rule": "visible_pairs",
     "layers_needed": "heard_after",
     "repair_plan": "repaired_plan",
@@ -309,6 +329,33 @@ def block_gradients(query, key, value, output, lse, grad_output):
     ds = p * (grad_output @ value.mT - (grad_output * output).sum(-1, keepdim=True))
     return ds @ key * scale, ds.mT @ query * scale, p.mT @ grad_output
 """,
+    "linear_window": """
+def linear_mix(query, key, value, window_size):
+    n, reach, outputs = query.size(2), window_size // 2, []
+    for a in range(0, n, 32):
+        b = min(a + 32, n)
+        first, last = max(0, a - reach), min(n, b + reach)
+        far = torch.arange(a, b)[:, None] - torch.arange(first, last)
+        scores = query[:, :, a:b] @ key[:, :, first:last].mT / query.size(-1) ** 0.5
+        weights = scores.masked_fill(far.abs() > reach, -math.inf).softmax(-1)
+        outputs.append(weights @ value[:, :, first:last])
+    return torch.cat(outputs, dim=2)
+""",
+    "receptive_field": """
+def heard_and_kept(windows, position):
+    first = 0 if None in windows else max(0, position - sum(w - 1 for w in windows))
+    return first, sum(position + 1 if w is None else min(w, position + 1) for w in windows)
+""",
+    "rolling_cache": """
+class RepairedRolling(RollingAsFound):
+    def append(self, new):
+        window = self.memory.size(2)
+        self.length += new.size(2)
+        kept, last = new[:, :, -window:], self.length - 1
+        self.memory[:, :, torch.arange(self.length - kept.size(2), self.length) % window] = kept
+        slots = torch.arange(min(self.length, window))
+        return self.memory[:, :, : len(slots)], last - (last - slots) % window
+""",
     "global_rule": """
 def visible_pairs(is_global, lengths, left, right, causal):
     at, real = torch.arange(is_global.size(1)), torch.arange(is_global.size(1)) < lengths[:, None]
@@ -511,6 +558,24 @@ def block_gradients(query, key, value, output, lse, grad_output):
     return torch.autograd.grad(again, inputs, grad_output)
 """,
     # the window alone
+    # makes the scores of all pairs; without a limit on memory it is right
+    "linear_window": """
+def linear_mix(query, key, value, window_size):
+    at = torch.arange(query.size(-2))
+    far = (at[:, None] - at).abs() > window_size // 2
+    scores = query @ key.mT / query.size(-1) ** 0.5
+    return scores.masked_fill(far, -math.inf).softmax(dim=-1) @ value
+""",
+    # counts the token itself twice
+    "receptive_field": """
+def heard_and_kept(windows, position):
+    first = 0 if None in windows else max(0, position - sum(windows))
+    return first, sum(position + 1 if w is None else min(w, position + 1) for w in windows)
+""",
+    "rolling_cache": """
+class RepairedRolling(RollingAsFound):
+    pass
+""",
     "global_rule": RIGHT["global_rule"].replace(
         " | is_global[:, :, None] | is_global[:, None]", ""
     ),

@@ -95,7 +95,7 @@ def grows_linearly(call, n: int, answer) -> bool | str:
         n: all pairs of twice as many would be four times as many.
     """
     made, twice = (as_answer(answer).allocations(*call(tokens)) for tokens in (n, 2 * n))
-    if twice.total < 3 * made.total:
+    if twice.total <= 3 * made.total:
         return True
     if twice.new >= (2 * n) ** 2:
         return Described(f"all pairs at once: {twice.how}")

@@ -38,7 +38,7 @@ CALLS = (  # what is special, b h n d e, how loud, window
     ("large scores", (2, 2, 9, 3, 4), 60, 2),
     ("scores near 768 and -768", (2, 3, 8, 4, 3), alternating, 4),
     ("scores below -1e6", (1, 2, 6, 16, 3), far_below_zero, 2),
-    ("300 tokens, longer than a block, window 8", (1, 1, 300, 2, 3), 2, 8),
+    ("256 tokens, longer than a block, window 8", (1, 1, 256, 2, 3), 2, 8),
 )  # fmt: skip
 
 

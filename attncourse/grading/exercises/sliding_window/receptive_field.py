@@ -65,7 +65,7 @@ def layer_by_layer(windows, position):
 def full_is_infinite(windows, position):
     wide = torch.tensor([float("inf") if w is None else w for w in windows])
     first = (position - (wide - 1).sum()).clamp(min=0)
-    return int(first), wide.clamp(max=position + 1).sum().long()
+    return torch.stack([first, wide.clamp(max=position + 1).sum()]).long()
 
 
 @ACCEPTED.add
