@@ -99,9 +99,7 @@ class Counts(Calls):
             yield what, self._count(found) if what.endswith(", output") else found
 
     def _count(self, found: Any) -> Any:
-        if plain(found) and found.dim() == 1 and len(found) > 1:
-            found = tuple(found)
-        if isinstance(found, tuple):
+        if isinstance(found, tuple) or plain(found) and found.dim() == 1 and len(found) > 1:
             return tuple(map(self._count, found))
         if self.floats:
             return run(observe_number, found, 1e-9)
