@@ -10,13 +10,13 @@ from attncourse.grading.exercises.sliding_window._window import near
 from attncourse.grading.recipe import Given, Recipe
 
 # Of blocks, as people choose them; 0 stands for half a window, 1 for a whole one.
-SIZES = (0, 1, 4, 16, 32, 64, 128)
+SIZES = (0, 1, 16, 32, 64, 128)
 
 
 def attended(query: Tensor, key: Tensor, value: Tensor, visible: Tensor) -> Tensor:
-    """The five steps; where nothing is visible the output is 0."""
+    """The five steps; where all keys are hidden the output is NaN."""
     x = Given(query, key, value, visible)
-    return Recipe(lambda: x, normalize=lambda s: s.softmax(-1).nan_to_num(0.0))()[0]
+    return Recipe(lambda: x)()[0]
 
 
 def in_blocks(
@@ -92,6 +92,10 @@ IN_BLOCKS = (
      {"own": True}),
     ("All queries of a block read all keys that were cut out for it; each has a window of its own, so a mask is still needed.",
      {"rule": lambda i, j, w: i + j > -1}),
+    ("Within a block, keys that are too late are not hidden; the window ends w // 2 keys behind its query.",
+     {"rule": lambda i, j, w: i - j <= w // 2}),
+    ("Within a block, keys that are too early are not hidden; the window begins w // 2 keys before its query.",
+     {"rule": lambda i, j, w: j - i <= w // 2}),
     ("The blocks are returned in a list; join them with torch.cat(..., dim=2).", {"join": lambda blocks: blocks[1:]}),
     ("The last queries are missing, where the last block is smaller than the others.", {"starts": whole}),
 )  # fmt: skip

@@ -115,7 +115,7 @@ def repaired(
     memory=torch.zeros, slots=around, keep=last_tokens, write=lambda memory, at, new: memory.index_copy_(2, at, new),
     count=lambda length, n, window: length + n, label=newest_in, filled=min,
     returned=lambda memory, filled, positions, new: (memory[:, :, :filled], positions),
-    end=lambda cache, window: None, renew=lambda memory: memory,
+    end=lambda cache, window: None, renew=lambda memory: memory, start=lambda length, n, window: length,
 ):  # fmt: skip
     """The repaired cache; a mistake replaces a step."""
 
@@ -125,6 +125,7 @@ def repaired(
 
         def append(self, new):
             self.memory, window = renew(self.memory), self.memory.size(2)
+            self.length = start(self.length, new.size(2), window)
             kept, first = keep(new, self.length, window)
             write(self.memory, slots(first, kept.size(2), window), kept)
             self.length = count(self.length, new.size(2), window)

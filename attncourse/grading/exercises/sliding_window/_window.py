@@ -1,7 +1,8 @@
 """What the exercises on windows share: who is near whom, the mistakes in it, and a limit that no table of all pairs keeps."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import product
 
 import torch
 
@@ -76,10 +77,33 @@ NEAR = (  # what is read instead of the keys with |i - j| <= w / 2
 )  # fmt: skip
 
 
+REACHES = (  # how far a window may reach to one side
+    ("w // 2", half), ("w // 2 - 1", lambda w: w // 2 - 1), ("w // 2 + 1", lambda w: w // 2 + 1),
+    ("w / 2, rounded up", up), ("(w - 1) // 2", lambda w: (w - 1) // 2), ("w - 1", lambda w: w - 1), ("w", lambda w: w),
+    ("no", none), ("all", lambda w: 10**6), ("w / 2 as round rounds it", lambda w: round(w / 2)), ("1 and more", lambda w: max(1, w // 2)),
+)  # fmt: skip
+
+
+def seen(rule: Callable) -> tuple[bool, ...]:
+    """Who reads whom, in windows of 1 to 5, 8 and 13: enough to tell two rules apart."""
+    return tuple(x for w in (1, 2, 3, 4, 5, 8, 13) for x in table(11, rule, w).flatten().tolist())
+
+
 def windows(right: Recipe) -> Found:
-    """Every other window, where the step ``given`` of an answer takes the rule as ``rule``."""
+    """Other windows, where the step ``given`` of an answer takes the rule as ``rule``."""
     for k, (says, rule) in enumerate(NEAR):
         yield f"window {k}", says, {"given": partial(right.given, rule=rule)}
+
+
+def reaches(right: Recipe) -> Found:
+    """Every other pair of reaches, each window once."""
+    known = {seen(rule) for _, rule in (("", near), *NEAR)}
+    for (a, left), (b, to_the_right) in product(REACHES, repeat=2):
+        rule = between(left, to_the_right)
+        if seen(rule) not in known:
+            known.add(seen(rule))
+            says = f"The window reaches {a} keys to the left and {b} to the right; it is w // 2 on both sides."
+            yield f"{a}, {b}", says, {"given": partial(right.given, rule=rule)}
 
 
 def alone(mistakes: Iterable[Mistake]) -> list[Mistake]:

@@ -143,7 +143,9 @@ MISTAKES = Mistakes([
             "of weights or of a mask; give each block of queries only the keys that it may read.", RIGHT),
     Mistake("The results are right, but twice as many tokens take four times as much, part by part: the parts grow with n, each part "
             "meets all keys, or what is there is copied with every part. Cut the keys first, and join the parts once.", row_of_all),
-    *mistakes_of(RIGHT, windows, *ATTENTION, in_place, without=("scaled by queries",)),
+    *mistakes_of(RIGHT, *ATTENTION, in_place, without=("scaled by queries",)),
+    *mistakes_of(RIGHT, windows)[:8],
+    *alone(mistakes_of(RIGHT, windows)[8:]),
     *alone(mistakes_of(RIGHT, masks, without=("mask unused",))),
     *(Mistake(says, answer) for says, answer in slips()),
 ])  # fmt: skip

@@ -12,6 +12,7 @@ from attncourse.grading.exercises.sliding_window._window import (
     alone,
     as_found,
     near,
+    reaches,
     table,
     windows,
 )
@@ -115,7 +116,9 @@ MISTAKES = Mistakes([
                 "averages all keys with it.", **filled(fill)) for fill in (-1e2, -1e3, -1e4, -1e5, -1e6)),
     RIGHT.but("The output is right, but its NaN is replaced after the weights have met the values, and the gradient of the values is "
               "NaN; replace it among the weights.", **PLAIN, answer=lambda o, *_: o.nan_to_num(0.0)),
-    *mistakes_of(RIGHT, windows, *ATTENTION, in_place, without=("scaled by queries",)),
+    *mistakes_of(RIGHT, *ATTENTION, in_place, without=("scaled by queries",)),
+    *mistakes_of(RIGHT, windows)[:8],
+    *alone(mistakes_of(RIGHT, windows, reaches)[8:]),
     *alone(mistakes_of(RIGHT, masks)),
     *alone(RIGHT.but(says, **steps) for says, steps in PADDING),
 ])  # fmt: skip
