@@ -9,6 +9,7 @@ import seaborn as sns
 import torch
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
 from attncourse.show.diagrams import five_steps, head_sharing_diagram, multi_head_diagram
@@ -194,14 +195,36 @@ def lines(
         ax.set(xlabel=xlabel, ylabel=ylabel)
         if logx:
             ax.set_xscale("log", base=2)
+            ax.set_xticks(*_sparse(x))
+            ax.minorticks_off()
         if logy:
             ax.set_yscale("log")
+            _write_numbers(ax.yaxis, *ax.get_ylim())
         if from_zero:
             ax.set_ylim(bottom=0)
         if len(series) > 1:
             ax.legend(frameon=False)
     ends = "; ".join(f"{name} from {y[0]:.3g} to {y[-1]:.3g}" for name, y in series.items())
     return Figure(canvas, f"{ylabel} over {xlabel}, {x[0]:g} to {x[-1]:g}: {ends}.", caption)
+
+
+def _sparse(x: list[float]) -> tuple[list[float], list[str]]:
+    """Places of a logarithmic axis and their numbers, no more than a phone has room for; the last is among them."""
+    for step in range(1, len(x) + 1):
+        labels = [f"{at:,.0f}" if at == int(at) else f"{at:g}" for at in x[::-step]]
+        if len("  ".join(labels)) <= 40:
+            break
+    return x[::-step], labels
+
+
+def _write_numbers(axis, lowest: float, highest: float) -> None:
+    """1, 2, 5 and 10 along a logarithmic axis; only the tens over more than two decades, powers over more than five."""
+    if highest > 1e5 * lowest:
+        return
+    steps = (1, 2, 5) if highest < 200 * lowest else (1,)
+    axis.set_major_locator(LogLocator(subs=steps, numticks=9))
+    axis.set_major_formatter(lambda at, _: f"{at:,g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def bars(
