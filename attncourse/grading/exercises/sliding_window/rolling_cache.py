@@ -6,17 +6,9 @@ import torch
 
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistake, Mistakes
 from attncourse.grading.exercises.sliding_window import _rolling as roll
+from attncourse.grading.exercises.sliding_window._feeder import facts, steps
 
-
-def facts(answer, seed: int):
-    """What is seen where it is not what the repaired cache shows."""
-    for (what, seen), (_, right) in zip(
-        roll.steps(answer, seed), roll.steps(RIGHT, seed), strict=True
-    ):
-        yield what, bool(seen == right) or seen
-
-
-RIGHT = roll.repaired()
+RIGHT = roll.RIGHT
 ACCEPTED = Accepted(slots_by_a_remainder=RIGHT)
 
 
@@ -103,6 +95,10 @@ MISTAKES = Mistakes(Mistake(says, roll.repaired(**step)) for says, step in (
      {"start": lambda length, n, w: 0 if length + n > w else length}),
     ("The tokens are sorted, and the positions are still those of the slots.",
      roll.returns(lambda tokens, positions: (tokens[:, :, positions.argsort()], positions))),
+    ("The newest slot is given the position before the last one, and so on: the last token stands at length - 1.",
+     {"label": lambda slots, length, w: length - 1 - (length - slots) % w}),
+    ("The slots are taken to begin with the oldest token; where the memory is not full, the positions are even negative.",
+     {"label": lambda slots, length, w: length - w + slots}),
     ("The positions stand in the opposite order of the slots.", {"label": lambda *x: roll.newest_in(*x).flip(0)}),
     ("Every slot is given the position of the last token.", {"label": lambda slots, length, w: torch.full_like(slots, length - 1)}),
     ("The positions are not whole numbers.", {"label": lambda *x: roll.newest_in(*x).float()}),
@@ -193,7 +189,7 @@ MISTAKES.append(Mistake(
 EXERCISE = Exercise(
     name="rolling_cache", answer="RepairedRolling", title="A token from the future", kind="Repair",
     points=3, difficulty=3, minutes=20, needs="section 'A cache that rolls' of chapter 13",
-    judge=Facts(facts, tuple(dict(roll.steps(RIGHT, 0)))), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Facts(facts, tuple(dict(steps(RIGHT, 0)))), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Write down slots and positions for a window of 4 after 3, 4, 5 and 6 tokens. In which slot is the code wrong, and from when on?",
         "The newest position is length - 1. Slot s holds the last position up to it that leaves the remainder s. And where does token "

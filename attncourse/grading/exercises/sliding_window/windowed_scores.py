@@ -69,16 +69,6 @@ def row_by_row(query, key, left, right):
     return torch.stack(rows, 2)
 
 
-@ACCEPTED.add
-def rolled(query, key, left, right):
-    i = torch.arange(query.size(2))
-    scaled, out = query / query.shape[-1] ** 0.5, []
-    for c in range(-left, right + 1):
-        score = (scaled * torch.roll(key, -c, dims=2)).sum(-1)
-        out.append(torch.where((i + c >= 0) & (i + c < len(i)), score, torch.tensor(-torch.inf)))
-    return torch.stack(out, dim=3)
-
-
 NO_KEY = "where no key stands, before the first one and behind the last, it is minus infinity"
 MISTAKES = Mistakes([
     Mistake("The results are right, but a table of n x n numbers is made on the way, of scores or of a mask; multiply each "
@@ -92,6 +82,10 @@ MISTAKES = Mistakes([
     *(band.RIGHT.but(says, **steps) for says, steps in (
         ("The columns stand in the opposite order; column 0 is key i - left, the last one key i + right.",
          band.reads(at=lambda i, c, left, right: i + right - c)),
+        ("The columns count backwards from key i + left; column c is key i - left + c.",
+         band.reads(at=lambda i, c, left, right: i + left - c)),
+        ("Only the first sample is returned; return all of them.", band.returned(lambda o, *x: o[:1])),
+        ("Only head 0 is returned; return all heads.", band.returned(lambda o, *x: o[:, 0])),
         ("left and right are exchanged; the first is the number of keys before the query.",
          band.reads(at=lambda i, c, left, right: i - right + c)),
         ("Every column is one key too late; column c of row i is key i - left + c.",
