@@ -219,7 +219,7 @@ def _sparse(x: list[float]) -> tuple[list[float], list[str]]:
 
 def _write_numbers(axis, lowest: float, highest: float) -> None:
     """1, 2, 5 and 10 along a logarithmic axis; only the tens over more than two decades, powers over more than five."""
-    if highest > 1e5 * lowest:
+    if highest > min(1e5 * lowest, 1e7):
         return
     steps = (1, 2, 5) if highest < 200 * lowest else (1,)
     axis.set_major_locator(LogLocator(subs=steps, numticks=9))
