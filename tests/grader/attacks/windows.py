@@ -100,3 +100,53 @@ class RepairedRolling(Right):
         return self.all[:, :, positions], positions
 """,
 )
+ATTACKS.instead(
+    LINEAR,
+    "the table of all pairs is made by numpy, which torch cannot count, with gradients",
+    f"""
+import numpy
+
+class Hidden(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, {MIX}):
+        q, k, v = (x.detach().numpy() for x in (query, key, value))
+        at = numpy.arange(q.shape[2])
+        scores = q @ k.swapaxes(2, 3) / q.shape[3] ** 0.5
+        scores[..., abs(at[:, None] - at) > window_size // 2] = -numpy.inf
+        weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+        ctx.kept = q, k, v, weights / weights.sum(-1, keepdims=True)
+        return torch.from_numpy(ctx.kept[3] @ v)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        q, k, v, weights = ctx.kept
+        grad = grad_output.detach().numpy()
+        d = weights * (grad @ v.swapaxes(2, 3))
+        d = (d - weights * d.sum(-1, keepdims=True)) / q.shape[3] ** 0.5
+        found = d @ k, d.swapaxes(2, 3) @ q, weights.swapaxes(2, 3) @ grad
+        return *(torch.from_numpy(x) for x in found), None
+
+def linear_mix({MIX}):
+    return Hidden.apply({MIX})
+""",
+)
+ATTACKS.instead(
+    ROLLING,
+    "positions that are found among the variables of the one who feeds the cache",
+    WRONG[ROLLING].replace("class RepairedRolling", "class Late")
+    + """
+import sys
+
+class RepairedRolling(Late):
+    def append(self, new):
+        tokens, positions = super().append(new)
+        frame = sys._getframe(1)
+        while frame is not None:
+            for value in frame.f_locals.values():
+                if isinstance(value, (list, tuple, torch.Tensor)) and len(value) == len(positions):
+                    if all(int(p) == p and 0 <= p < self.length for p in value):
+                        return tokens, value
+            frame = frame.f_back
+        return tokens, positions
+""",
+)
