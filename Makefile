@@ -25,7 +25,7 @@ help:
 	@echo "make exercises          write the student notebooks from their masters"
 	@echo "make bootstrap          write the cell that installs the course into every notebook"
 	@echo "make renumber           number the chapters as _toc.yml orders them"
-	@echo "make new NAME=dilated   stubs for a new mechanism, from the equation to the exercises;"
+	@echo "make new NAME=strided   stubs for a new mechanism, from the equation to the exercises;"
 	@echo "                        KIND=mask, score or variant, EXERCISES=3 (default: variant, 1)"
 	@echo "make bench              measure the figures that the book shows"
 	@echo "make repository URL=... point the notebooks at your fork"
@@ -102,7 +102,7 @@ renumber: $(READY)
 	$(BIN)/python tools/renumber.py
 
 new: $(READY)
-	@test -n "$(NAME)" || { echo "Name it: make new NAME=dilated (KIND=mask, score or variant; EXERCISES=3)"; exit 1; }
+	@test -n "$(NAME)" || { echo "Name it: make new NAME=strided (KIND=mask, score or variant; EXERCISES=3)"; exit 1; }
 	$(BIN)/python tools/new.py $(or $(KIND),variant) --exercises $(or $(EXERCISES),1) -- $(NAME)
 	$(BIN)/python tools/make_exercises.py
 

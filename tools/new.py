@@ -1,6 +1,6 @@
 """Stubs for a new mechanism along the whole way, from the equation to the exercises.
 
-    python tools/new.py mask dilated --exercises 3        or: make new KIND=mask NAME=dilated EXERCISES=3
+    python tools/new.py mask strided --exercises 3        or: make new KIND=mask NAME=strided EXERCISES=3
 
 A mask says who reads whom, a score how a score moves, a variant is everything else.
 """
@@ -21,7 +21,7 @@ MOST = 12  # exercises; a chapter has 5 to 9
 def problem(name: str, root: Path) -> str:
     """Why this name cannot be used, or ''."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
-        return f"{name!r} cannot name a mechanism; use small letters, digits and _, such as dilated_window"
+        return f"{name!r} cannot name a mechanism; use small letters, digits and _, such as strided_window"
     patterns = (f"attncourse/**/{name}.py", f"**/[0-9][0-9]_{name}.ipynb", f"**/cases_{name}.py")
     taken = [path for pattern in patterns for path in root.glob(pattern)]
     if taken:

@@ -128,7 +128,7 @@ def pairs_of(mistakes: list[Mistake]) -> list[Mistake]:
 
 
 def fingerprint(result: Any) -> tuple | str | bool | None:
-    """Shapes, sums and sizes of a result: cheap to compare, and enough to tell most results apart.
+    """Shapes, kinds, sums and sizes of the numbers of a result: cheap to compare, and enough to tell most apart.
 
     Words are their own.
     """
@@ -139,7 +139,8 @@ def fingerprint(result: Any) -> tuple | str | bool | None:
         return None
     numbers = [x.double().nan_to_num(7.0, 1e9, -1e9) for x in parts]
     sums = [(float(x.sum()), 2e-4 * x.numel() + 2e-3 * float(x.abs().sum())) for x in numbers]
-    return tuple((x.shape, *s) for x, s in zip(numbers, sums, strict=True))
+    kinds = [(x.shape, x.is_floating_point()) for x in parts]
+    return tuple((kind, *s) for kind, s in zip(kinds, sums, strict=True))
 
 
 def alike(one: Any, other: Any) -> bool:

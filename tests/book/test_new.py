@@ -15,7 +15,7 @@ import yaml
 from support import form, glossary
 from support.notebooks import CHAPTERS, ROOT
 
-NEW = (("mask", "dilated_window", 3), ("score", "recency", 1), ("variant", "hashed", 5))
+NEW = (("mask", "strided_window", 3), ("score", "recency", 1), ("variant", "hashed", 5))
 NAMES = [name for _, name, _ in NEW]
 NUMBERS = {name: len(CHAPTERS) + k for k, name in enumerate(NAMES, start=1)}
 STEMS = {name: f"{number:02}_{name}" for name, number in NUMBERS.items()}
@@ -113,7 +113,7 @@ def test_the_pages_that_list_chapters_list_them(made):
     terms = re.findall(
         r"^(?! )(.+)\n  ", (house / "chapters" / "glossary.md").read_text("utf-8"), re.M
     )
-    assert {"dilated window", "recency", "hashed"} <= set(terms)
+    assert {"strided window", "recency", "hashed"} <= set(terms)
     letters = [re.sub(r"\W", "", x.lower()) for x in terms]
     assert letters == sorted(letters)
     assert python(house, "tools/renumber.py").stdout == "Every chapter has its number.\n"
@@ -224,7 +224,7 @@ def test_a_list_that_has_moved_is_told_before_anything_is_written(untouched, tmp
     house = shutil.copytree(untouched, tmp_path / "house")
     (house / "index.md").write_text("# No map\n")
     before = contents(house)
-    done = python(house, "tools/new.py", "mask", "--", "dilated")
+    done = python(house, "tools/new.py", "mask", "--", "strided")
     assert done.returncode == 1
-    assert "index.md needs a place for '| [Dilated](chapters/" in done.stderr
+    assert "index.md needs a place for '| [Strided](chapters/" in done.stderr
     assert contents(house) == before
