@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attncourse.show.figure import ACCENT, INK, PALE, STYLE, Figure
 
-BLUE, GRID = "#0b5394", "#9aa0a6"
+BLUE, GRID, IN_VAIN = "#0b5394", "#9aa0a6", "#c2c7cc"
 
 
 def causal_and_window(n: int, left: int, caption: str = "") -> Figure:
@@ -56,7 +56,9 @@ def window_blocks(
         for k, (start, stop) in enumerate(reads):
             height = len(visible[k * rows :][:rows])
             place = (start, k * rows)
-            ax.add_patch(Rectangle(place, stop - start, height, facecolor=PALE, edgecolor="none"))
+            ax.add_patch(
+                Rectangle(place, stop - start, height, facecolor=IN_VAIN, edgecolor="none")
+            )
         for i, j in visible.nonzero().tolist():
             ax.add_patch(Rectangle((j, i), 1, 1, facecolor=BLUE, edgecolor="white", linewidth=0.6))
         for k, (start, stop) in enumerate(reads):
@@ -70,7 +72,7 @@ def window_blocks(
         ax.set(xlabel="key", ylabel="query", xticks=ticks, yticks=ticks)
         handles = [
             Patch(facecolor=BLUE, label=f"wanted ({wanted})"),
-            Patch(facecolor=PALE, edgecolor=ACCENT, label=f"computed ({computed})"),
+            Patch(facecolor=IN_VAIN, edgecolor=ACCENT, label=f"computed ({computed})"),
             Patch(facecolor="white", edgecolor=GRID, label=f"never made ({n * n - computed})"),
         ]
         canvas.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False,
