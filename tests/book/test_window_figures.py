@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from attncourse.show import diagrams
-from attncourse.show.diagrams.windows import BLUE
-from attncourse.show.figure import ACCENT, PALE
+from attncourse.show.diagrams.windows import BLUE, IN_VAIN
+from attncourse.show.figure import ACCENT
 
 BAND = torch.ones(6, 6, dtype=torch.bool).tril().triu(-2)
 READS = [(0, 2), (0, 4), (2, 6)]
@@ -45,7 +45,7 @@ def test_blocks_cover_the_band():
     figure = FIGURES["window_blocks"]()
     (ax,) = figure.canvas.axes
     assert filled(ax, BLUE) == {(j, i) for i, j in BAND.nonzero().tolist()}
-    assert filled(ax, PALE) == {(0, 0), (0, 2), (2, 4)}
+    assert filled(ax, IN_VAIN) == {(0, 0), (0, 2), (2, 4)}
     assert "15 pairs are wanted" in figure.alt
     assert "with 20 pairs; the other 16" in figure.alt
 
