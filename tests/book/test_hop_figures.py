@@ -40,6 +40,7 @@ def test_a_map_has_a_colour_for_each_distance_and_none_for_never():
     chain, far = figure.canvas.axes[:2]
     (image,) = chain.images
     assert image.get_array().mask.tolist() == (CHAIN < 0).tolist()
+    assert chain.patch.get_hatch(), "what is left out is hatched, not as light as a long way"
     # Beyond four layers there is one colour for all.
     assert far.images[0].get_array().max() == 5
     assert chain.get_ylabel() == "query"
@@ -49,5 +50,5 @@ def test_a_map_has_a_colour_for_each_distance_and_none_for_never():
 def test_a_strip_shows_the_share_of_right_answers():
     figure = FIGURES["hop_strips"]()
     assert "chain: of 3 tokens nearly always right, 1 layer 2, 2 layers 2" in figure.alt
-    heights = [-bar.get_height() / 0.8 for bar in figure.canvas.axes[0].patches]
+    heights = [-bar.get_height() / 0.8 for row in figure.canvas.axes[0].containers for bar in row]
     assert heights == pytest.approx([1.0, 0.95, 0.1, 1.0, 1.0, 0.9])

@@ -6,14 +6,14 @@ from jaxtyping import Float, Int
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure as Canvas
-from matplotlib.patches import Arc, Circle
+from matplotlib.patches import Arc, Circle, Rectangle
 from torch import Tensor
 
 from attncourse.show.diagrams.boxes import blank
 from attncourse.show.figure import ACCENT, INK, PALE, STYLE, Figure
 
 # 0 layers, 1, 2, 3, 4, and more: from dark to light, apart in grey and for colour-blind eyes.
-SHADES = ListedColormap(["#1a1a2e", "#0b5394", "#3d8bc4", "#8fbfe0", "#cfe3f2", "#f2c083"])
+SHADES = ListedColormap(["#1a1a2e", "#0b5394", "#3d8bc4", "#82b6dc", "#b8d6ec", "#f2c083"])
 MOST = SHADES.N - 1
 LAYERS = BoundaryNorm(range(SHADES.N + 1), SHADES.N)
 RIGHT = "#1b7837"
@@ -106,6 +106,7 @@ def _row(ax, y: float, n: int, stops: list[int], board: int | None, title: str) 
 
 def _cells(ax, hops: Tensor) -> None:
     n = len(hops)
+    ax.patch.set(hatch="////")  # shows through where a pair never meets
     ax.imshow(_shown(hops), cmap=SHADES, norm=LAYERS, interpolation="nearest", aspect="equal")
     ax.set_xticks([0, n - 1])
     ax.set_yticks([0, n - 1])
@@ -114,6 +115,7 @@ def _cells(ax, hops: Tensor) -> None:
 
 def _strip(ax, hops: Tensor, shares: dict[str, Tensor]) -> None:
     n = len(hops)
+    ax.add_artist(Rectangle((-0.5, 0), n, 0.8, facecolor="white", hatch="////", zorder=-1))
     extent = (-0.5, n - 0.5, 0.8, 0)
     ax.imshow(_shown(hops)[None], cmap=SHADES, norm=LAYERS, extent=extent, aspect="auto")
     for row, share in enumerate(shares.values(), 1):
@@ -130,11 +132,11 @@ def _legend(canvas: Canvas, axes) -> None:
     )
     bar.set_ticks([k + 0.5 for k in range(SHADES.N)], labels=[*map(str, range(MOST)), f"{MOST}+"])
     bar.ax.tick_params(length=0)
-    bar.set_label("layers needed; white: never")
+    bar.set_label("layers needed; hatched: never")
 
 
 def _shown(hops: Tensor) -> numpy.ndarray:
-    """Distances as numbers of the colour map; what is never reached stays white."""
+    """Distances as numbers of the colour map; what is never reached stays hatched."""
     return hops.double().masked_fill(hops < 0, float("nan")).clamp(max=MOST).numpy()
 
 
