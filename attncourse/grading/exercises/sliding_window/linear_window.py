@@ -162,7 +162,8 @@ EXERCISE = Exercise(
         "are that, and does the number depend on n?",
         "A loop over blocks of queries. A block from a to b - 1 needs the keys from a - w // 2 to b - 1 + w // 2 as far as they exist, and a "
         "small mask, because not every query of the block may read all of them.",
-        "first = max(0, a - w // 2); last = min(n, b + w // 2); i = torch.arange(a, b)[:, None]; j = torch.arange(first, last); attention of "
-        "query[:, :, a:b] with key[:, :, first:last], hidden where (i - j).abs() > w // 2; join the blocks with torch.cat(..., dim=2).",
+        "size = max(32, w // 2); keys = key.split(size, 2), and query and value alike. Block number m of the queries reads "
+        "torch.cat(keys[max(0, m - 1) : m + 2], 2), with scores hidden where (i - j).abs() > w // 2; i counts from m * size, and j from "
+        "max(0, m - 1) * size. Join the outputs with torch.cat(..., 2).",
     ),
 )  # fmt: skip
