@@ -61,7 +61,9 @@ class SinkCache(KVCache):
         kept after token t = {0 .. num_sinks - 1}  and  {t - window + 1 .. t}
 
     The newest token takes the place of the oldest of the window, so no other is moved. Keys are cached as
-    they are and turned when they are read, because their index in the cache changes at every step.
+    they are, and every step turns all of them by their index in the cache, which changes. That is the simple
+    way, and the authors'. Distances within the window do not change: its keys could be turned once, by their
+    positions in the text, and only the sinks again.
 
     Args:
         batch, num_kv_heads, head_dim: as in `KVCache`.

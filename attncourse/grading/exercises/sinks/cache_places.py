@@ -193,8 +193,8 @@ EXERCISE = Exercise(
     hints=(
         "Write the kept tokens down in the order of the text, say 0, 1, 19, 20, 21, 22, 23, and number them again from 0. "
         "Which number does token 19 get, and which has the query?",
-        "The number of a token is how many of the others are older. The slots do not help: after a wrap, the newest token "
-        "stands in the middle.",
+        "The number of a token is how many of the others are older. The slots do not help: once they have been used "
+        "again, the newest token stands in the middle.",
         "places = (tokens[:, None] > tokens).sum(1) for the keys. The query is the newest of them: its place is len(tokens) - 1.",
     ),
 )  # fmt: skip
