@@ -197,6 +197,6 @@ EXERCISE = Exercise(
         "Count the squares in global rows and columns first, those in which a row and a column cross only once. What is "
         "left is a sequence of n - g tokens that has a window and nothing else.",
         "A window over m tokens has m pairs on the diagonal, m - 1 at distance 1, m - 2 at distance 2 and so on: add them up "
-        "for distances to left and to right, none below 0. (In a long text the second global token costs 2 pairs less.)",
+        "for distances to left and to right, none below 0.",
     ),
 )  # fmt: skip
