@@ -268,9 +268,9 @@ def test_absurd_cells_take_no_absurd_time():
         "f(" * 80 + ")" * 80,
         "def f(n):\n" + "    getattr(q, n)\n" * 2500,
     ):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         found(code, "def answer(q): return q")
-        assert time.perf_counter() - begin < 3
+        assert time.thread_time() - begin < 3
 
 
 def best_of(times, f):
