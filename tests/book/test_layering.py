@@ -136,7 +136,12 @@ def public():
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         if is_exercise(path) or name.endswith("__main__"):
             continue
-        module = importlib.import_module(name)
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as missing:
+            if missing.name != "triton":
+                raise
+            continue  # kernels are looked at where Triton is installed, as in CI
         for key, x in vars(module).items():
             here = getattr(x, "__module__", "") == name and not key.startswith("_")
             if here and (inspect.isclass(x) or inspect.isfunction(x)):
