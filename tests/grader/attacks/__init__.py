@@ -8,7 +8,9 @@ runner, ``tests/grader/test_attacks.py``: it knows where the traps are.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from grader.attacks.answers import BEFORE, NAMES, RIGHT, WRONG
+from grader.attacks.answers import BEFORE, NAMES
+from grader.attacks.right_answers import RIGHT
+from grader.attacks.wrong_answers import WRONG
 
 __all__ = ["BEFORE", "FAMILIES", "NAMES", "RIGHT", "WRONG", "Attack", "Attacks"]
 
