@@ -36,7 +36,7 @@ from attncourse.variants.streaming import SinkCache, streaming_attention
 from attncourse.variants.window import SlidingWindowAttention, sliding_window_attention
 
 # The only place: pyproject.toml and the first cell of the notebooks read it here.
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 __all__ = [
     "AttentionOnly",
