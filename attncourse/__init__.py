@@ -21,6 +21,7 @@ from attncourse.layers import (
 from attncourse.positions import rotary, sinusoidal
 from attncourse.steps import attention, scaled_dot_product_attention
 from attncourse.variants.bigbird import bigbird_attention, bigbird_mask, bigbird_plan
+from attncourse.variants.disentangled import disentangled_attention
 from attncourse.variants.flash import flash_attention
 from attncourse.variants.latent import LatentAttention
 from attncourse.variants.longformer import LongformerAttention, longformer_attention
@@ -62,6 +63,7 @@ __all__ = [
     "cached_attention",
     "cost",
     "decode",
+    "disentangled_attention",
     "flash_attention",
     "group_kv_heads",
     "lab",

@@ -1,0 +1,184 @@
+"""Disentangled attention: what a token says and how far away it stands are scored by terms of their own."""
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from attncourse.steps import add_causal, attention, check_mask, mask
+
+Bucket = Callable[[Tensor], Tensor]
+
+
+def log_bucket(distance: Int[Tensor, "*n"], buckets: int, furthest: int) -> Int[Tensor, "*n"]:
+    """Near distances keep a number each, far ones share, before the query as behind it.
+
+        bucket(x) = x                                                                     |x| <= e
+                  = sign(x) (e + ceil((e - 1) log(|x| / e) / log((furthest - 1) / e)))    |x| > e,   e = buckets / 2
+
+    Args:
+        distance: i - j, positive where the key comes before the query.
+        buckets: how many there are on each side; half of them hold one distance each.
+        furthest: distance furthest - 1 has the last bucket, buckets - 1. Beyond, the numbers go on growing, and
+            `relative_index` clamps them.
+
+    Raises:
+        ValueError: fewer than 2 buckets, or a ``furthest`` that leaves no distance to share.
+
+    Reduces to: distance itself where |distance| <= buckets / 2.
+    Source: the released code of he2021, second version.
+    Chapter: 16_disentangled.
+    """
+    exact = buckets // 2
+    if exact < 1 or furthest - 1 <= exact:
+        raise ValueError(
+            f"buckets must be at least 2, and furthest above buckets / 2 + 1; got buckets={buckets} and "
+            f"furthest={furthest}"
+        )
+    far = distance.abs().clamp(min=exact).double()
+    share = torch.log(far / exact) / math.log((furthest - 1) / exact)
+    shared = exact + torch.ceil((exact - 1) * share).long()
+    return torch.where(distance.abs() <= exact, distance, distance.sign() * shared)
+
+
+def relative_index(
+    n: int, m: int, span: int, bucket: Bucket | None = None, device: torch.device | None = None
+) -> Int[Tensor, "n m"]:
+    """Which row of the table of positions belongs to query i and key j.
+
+        index(i, j) = clamp(bucket(i - j) + span, 0, 2 span - 1)
+
+    Args:
+        n, m: number of queries and of keys.
+        span: half the table's rows. Row ``span`` is distance 0, row 0 all keys that are ``span`` or more behind
+            the query, the last row all that are ``span - 1`` or more before it.
+        bucket: the number of each distance i - j; ``None`` keeps the distance.
+
+    Reduces to: i - j + span where |i - j| < span.
+    Source: he2021, eq. 3.
+    Chapter: 16_disentangled.
+    """
+    distance = torch.arange(n, device=device)[:, None] - torch.arange(m, device=device)
+    if bucket is not None:
+        distance = bucket(distance)
+    return (distance + span).clamp(0, 2 * span - 1)
+
+
+def score_terms(
+    query: Float[Tensor, "b h n d"],
+    key: Float[Tensor, "b h m d"],
+    pos_key: Float[Tensor, "h rows d"] | None = None,
+    pos_query: Float[Tensor, "h rows d"] | None = None,
+    *,
+    bucket: Bucket | None = None,
+    p2c: str = "code",
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The three terms whose sum is a score, each (b, h, n, m), before they are scaled.
+
+        c2c(i, j) = query(i) . key(j)
+        c2p(i, j) = query(i) . pos_key(index(i, j))
+        p2c(i, j) = key(j) . pos_query(index(i, j))
+
+    Args: as in `disentangled_attention`.
+
+    Returns: c2c, c2p, p2c; ``None`` for a term whose table is not given.
+
+    Cost: as `disentangled_attention`.
+    Source: he2021, eqs. 2 and 4.
+    Chapter: 16_disentangled.
+    """
+    return query @ key.mT, *_position_terms(query, key, pos_key, pos_query, bucket, p2c)
+
+
+def disentangled_attention(
+    query: Float[Tensor, "b h n d"],
+    key: Float[Tensor, "b h m d"],
+    value: Float[Tensor, "b h m e"],
+    pos_key: Float[Tensor, "h rows d"] | None = None,
+    pos_query: Float[Tensor, "h rows d"] | None = None,
+    *,
+    content: bool = True,
+    bucket: Bucket | None = None,
+    p2c: str = "code",
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    need_weights: bool = True,
+) -> tuple[Float[Tensor, "b h n e"], Float[Tensor, "b h n m"] | None]:
+    """Attention whose score is a sum: what meets what, what is looked for where, and from where.
+
+        score(i, j) = scale * (query(i) . key(j)  +  query(i) . pos_key(index(i, j))  +  key(j) . pos_query(index(i, j)))
+
+    Args:
+        query, key, value: of the tokens; they know nothing of positions.
+        pos_key: of the distances, 2 span rows as `relative_index` numbers them: what a query may look for.
+            ``None`` leaves out the term content to position.
+        pos_query: the same for what a key may answer to. ``None`` leaves out position to content.
+        content: ``False`` leaves out content to content.
+        bucket: numbers for the distances i - j; ``None`` keeps them. See `log_bucket`.
+        p2c: ``"code"`` reads pos_query at index(i, j), as the released models do; ``"paper"`` at index(j, i), as
+            the paper prints it.
+        attn_mask, is_causal: as in `attncourse.steps.scaled_dot_product_attention`.
+        scale: ``None`` means 1 / sqrt(d * number of terms), so that scores have one size whatever is left out.
+        need_weights: ``False`` hands the two position terms to torch's fused function as a mask to add, and
+            returns ``None`` for the weights.
+
+    Raises:
+        ValueError: nothing to score by, another ``p2c``, or tables that are not (h, 2 span, d).
+
+    Cost: 2 d (n + m) rows FLOPs a head beside `attncourse.steps.attention`, and two tables of n m numbers; the
+        products with the tables are n rows numbers. No (n, m, d) tensor is made.
+    Reduces to: `attncourse.steps.attention` when both tables are ``None``.
+    Source: he2021, section 3.1.
+    Chapter: 16_disentangled.
+    """
+    num_terms = bool(content) + (pos_key is not None) + (pos_query is not None)
+    if not num_terms:
+        raise ValueError("content=False needs pos_key or pos_query: something must give a score")
+    scale = 1 / math.sqrt(query.size(-1) * num_terms) if scale is None else scale
+    if is_causal:
+        attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device)
+    # A factor on the small tensors is the same as one on the large tables.
+    of_position = _position_terms(query * scale, key * scale, pos_key, pos_query, bucket, p2c)
+    added = [term for term in of_position if term is not None]
+    if added:
+        attn_mask = mask(sum(added[1:], start=added[0]), attn_mask)
+    elif attn_mask is not None:
+        check_mask(attn_mask, axes=4)
+    scale = scale if content else 0.0
+    if need_weights:
+        return attention(query, key, value, attn_mask=attn_mask, scale=scale)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask, scale=scale), None
+
+
+def _position_terms(
+    query, key, pos_key, pos_query, bucket, p2c
+) -> tuple[Tensor | None, Tensor | None]:
+    """c2p and p2c, or ``None``: each query, or key, times the whole table, and then the right row of that."""
+    if p2c not in ("code", "paper"):
+        raise ValueError(f'p2c must be "code" or "paper"; got {p2c!r}')
+    b, h, n, m = *query.shape[:3], key.size(2)
+    c2p = from_key = None
+    if pos_key is not None:
+        index = relative_index(n, m, _span(pos_key, query), bucket, query.device)
+        c2p = (query @ pos_key.mT).gather(-1, index.expand(b, h, n, m))
+    if pos_query is not None:
+        span = _span(pos_query, query)
+        if p2c == "code":
+            index = relative_index(n, m, span, bucket, query.device)
+        else:
+            index = relative_index(m, n, span, bucket, query.device).mT
+        from_key = (pos_query @ key.mT).gather(-2, index.expand(b, h, n, m))
+    return c2p, from_key
+
+
+def _span(table: Tensor, query: Tensor) -> int:
+    h, d = query.size(1), query.size(-1)
+    if table.dim() != 3 or table.size(0) != h or table.size(2) != d or table.size(1) % 2:
+        raise ValueError(
+            f"a table of positions must be ({h}, 2 span, {d}) for these queries; got {tuple(table.shape)}"
+        )
+    return table.size(1) // 2
