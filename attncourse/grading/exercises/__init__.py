@@ -27,6 +27,7 @@ CHAPTERS = (
     "sliding_window",
     "global_local",
     "sinks",
+    "disentangled",
 )
 
 
