@@ -20,6 +20,7 @@ from attncourse.show.diagrams.mask_tables import (
 from attncourse.show.diagrams.reach import cliff, receptive_field
 from attncourse.show.diagrams.reshape import heads_diagram, multi_head_diagram
 from attncourse.show.diagrams.ring import ring_diagram, ring_timeline, ring_visits
+from attncourse.show.diagrams.score_maps import score_maps
 from attncourse.show.diagrams.sentence import arcs_diagram
 from attncourse.show.diagrams.tables import one_row, score_table
 from attncourse.show.diagrams.tile_walk import tile_walk, to_scale
@@ -73,6 +74,7 @@ __all__ = [
     "roofline",
     "same_words",
     "samples",
+    "score_maps",
     "score_table",
     "shifted_windows",
     "tile_walk",
