@@ -13,7 +13,7 @@ def test_one_scale_of_colours_has_0_in_the_middle():
     figure = diagrams.score_maps({"small": SCORES / 8, "large": SCORES})
     pictures = [ax.images[0] for ax in figure.canvas.axes if ax.images][:2]
     assert [x.get_clim() for x in pictures] == [(-4, 4), (-4, 4)]
-    assert pictures[0].to_rgba([0.0])[0].tolist() == [1, 1, 1, 1], "0 is white"
+    assert min(pictures[0].to_rgba([0.0])[0]) > 0.99, "0 is white"
     assert figure.canvas.get_figwidth() <= 4.5, "shrunk to a phone, its letters stay legible"
     assert figure.png() == diagrams.score_maps({"small": SCORES / 8, "large": SCORES}).png()
 
@@ -27,7 +27,7 @@ def test_frames_stand_at_the_marked_cells_and_the_text_counts_the_rows_they_hold
 
 def test_tokens_name_rows_and_columns():
     figure = diagrams.score_maps({"one": torch.eye(2)}, labels=["a", "b"])
-    (ax, _) = figure.canvas.axes
+    ax = figure.canvas.axes[0]
     for axis in (ax.xaxis, ax.yaxis):
         assert [x.get_text() for x in axis.get_ticklabels()] == ["a", "b"]
 
