@@ -116,6 +116,82 @@ def look_back(
     return Batch((tokens,), targets)
 
 
+def copy_back(
+    generator: Generator, batch: int = 64, length: int = 16, vocab: int = 16, offset: int = 3
+) -> Batch:
+    """Report the token ``offset`` places back: one rule for every position and every length."""
+    tokens = random_tokens(generator, batch, length, vocab)
+    targets = torch.full_like(tokens, IGNORE)
+    targets[:, offset:] = tokens[:, :-offset]
+    return Batch((tokens,), targets)
+
+
+def typed_offset(
+    generator: Generator, batch: int = 64, length: int = 16, letters: int = 8, types: int = 3
+) -> Batch:
+    """Report a letter 1, 2 or 3 places back: the token's own type says how many.
+
+    A token is letter + letters * (type - 1), so there are letters * types tokens; the answers are letters.
+    Who always reads one place back is right for its type, and by chance for the others:
+    1 / types + (1 - 1 / types) / letters of the answers.
+    """
+    letter = random_tokens(generator, batch, length, letters)
+    back = torch.randint(1, types + 1, (batch, length), generator=generator)
+    source = torch.arange(length) - back
+    targets = letter.gather(1, source.clamp(min=0)).masked_fill(source < 0, IGNORE)
+    return Batch((letter + letters * (back - 1),), targets)
+
+
+def find_block(
+    generator: Generator,
+    batch: int = 64,
+    blocks: int = 6,
+    size: int = 3,
+    letters: int = 16,
+    answer: str = "first",
+) -> Batch:
+    """Which block holds both of two letters? Blocks of letters come first, the two letters last.
+
+        c a f . b a d . e b f : d b  ->  b
+
+    Each of the two letters alone may stand in several blocks, both stand in one only. Token ``letters`` ends
+    a block, ``letters + 1`` the last one. There are blocks * (size + 1) + 2 tokens and one target, at the last.
+
+    Args:
+        size: letters in a block, all different; at least 2.
+        letters: how many letters there are.
+        answer: ``"first"`` or ``"last"`` letter of the block; or ``"block"``, all of them one by one, each
+            after the right ones before it: the sequence is size - 1 longer and has as many more targets.
+
+    Source: golovneva2025, the motivating toy task.
+    """
+    table, asked, block = _blocks_and_question(generator, batch, blocks, size, letters)
+    ends = torch.full((batch, blocks, 1), letters)
+    ends[:, -1] += 1
+    context = torch.cat([table, ends], dim=-1).flatten(1)
+    answers = {"first": block[:, :1], "last": block[:, -1:], "block": block}[answer]
+    tokens = torch.cat([context, asked, answers[:, :-1]], dim=1)
+    targets = torch.full_like(tokens, IGNORE)
+    targets[:, -answers.size(1) :] = answers
+    return Batch((tokens,), targets)
+
+
+def _blocks_and_question(
+    generator: Generator, batch: int, blocks: int, size: int, letters: int
+) -> tuple[Int[Tensor, "b blocks size"], Int[Tensor, "b 2"], Int[Tensor, "b size"]]:
+    """Blocks, two letters that one of them holds, in any order, and that block."""
+    table = torch.rand(batch, blocks, letters, generator=generator).argsort(-1)[..., :size]
+    block = table[torch.arange(batch), torch.randint(blocks, (batch,), generator=generator)]
+    asked = block.gather(1, torch.rand(batch, size, generator=generator).argsort(-1)[:, :2])
+    holds_both = (table[..., None] == asked[:, None, None]).any(2).all(-1)
+    again = holds_both.sum(1) > 1
+    if again.any():
+        redrawn = _blocks_and_question(generator, int(again.sum()), blocks, size, letters)
+        for old, new in zip((table, asked, block), redrawn, strict=True):
+            old[again] = new
+    return table, asked, block
+
+
 def broadcast(
     generator: Generator, batch: int = 64, length: int = 40, vocab: int = 16, source: int = 0
 ) -> Batch:

@@ -24,6 +24,9 @@ DRAWS = [
     data.vector_lookup,
     data.attribute_copy,
     data.idle,
+    data.copy_back,
+    data.typed_offset,
+    data.find_block,
 ]
 
 
@@ -64,6 +67,35 @@ def test_look_back_targets():
     assert targets.shape == (2, 9, 3)
     assert (targets[:, 0] == data.IGNORE).all()
     assert targets[:, 3:, 2].equal(tokens[:, :-3])
+
+
+def test_the_type_says_how_far_back_the_letter_is():
+    (tokens,), targets = data.typed_offset(seeded(), batch=20, length=9, letters=5)
+    assert set(tokens.unique().tolist()) == set(range(15))
+    for b, row in enumerate(tokens.tolist()):
+        for i, token in enumerate(row):
+            source = i - 1 - token // 5
+            assert targets[b, i] == (row[source] % 5 if source >= 0 else data.IGNORE)
+    (tokens,), targets = data.copy_back(seeded(), batch=2, length=9, offset=4)
+    assert targets[:, 4:].equal(tokens[:, :-4])
+    assert (targets[:, :4] == data.IGNORE).all()
+
+
+@pytest.mark.parametrize("answer", ["first", "last", "block"])
+def test_one_block_alone_holds_both_letters(answer):
+    (tokens,), targets = data.find_block(seeded(), 200, blocks=5, size=3, letters=8, answer=answer)
+    assert tokens.shape == targets.shape == (200, 24 if answer == "block" else 22)
+    places = set()
+    for row, target in zip(tokens.tolist(), targets.tolist(), strict=True):
+        blocks = [row[k : k + 4] for k in range(0, 20, 4)]
+        assert [block.pop() for block in blocks] == [8, 8, 8, 8, 9]
+        assert all(len(set(block)) == 3 and max(block) < 8 for block in blocks)
+        (found,) = [block for block in blocks if {*row[20:22]} <= {*block}]
+        assert row[22:] == found[:-1] * (answer == "block")
+        said = {"first": found[:1], "last": found[-1:], "block": found}[answer]
+        assert target == [data.IGNORE] * 21 + said
+        places.add((*map(found.index, row[20:22]), blocks.index(found)))
+    assert len(places) == 3 * 2 * 5, "each two letters of each block are asked for"
 
 
 def test_every_position_must_name_the_source():
@@ -122,6 +154,31 @@ def test_every_layer_has_as_many_key_heads(num_kv_heads):
     model = AttentionOnly(20, 9, num_heads=4, layers=2, num_kv_heads=num_kv_heads)
     assert [layer.num_kv_heads for layer in model.layers] == [num_kv_heads or 4] * 2
     assert model(torch.randint(20, (2, 7))).shape == (2, 7, 20)
+
+
+@pytest.mark.parametrize("use_rotary", [False, True])
+def test_without_a_table_only_the_turn_tells_positions(use_rotary):
+    torch.manual_seed(0)
+    model = AttentionOnly(20, None, is_causal=True, use_rotary=use_rotary)
+    tokens = torch.randint(20, (2, 12))
+    before = tokens[:, [2, 0, 1, *range(3, 12)]]
+    assert model(tokens)[:, -1].allclose(model(before)[:, -1], atol=1e-6) != use_rotary
+
+
+def test_the_layers_are_made_by_what_is_given():
+    made = []
+
+    class Layer(torch.nn.Module):
+        def __init__(self, embed_dim, num_heads):
+            super().__init__()
+            made.append((embed_dim, num_heads))
+
+        def forward(self, x, *, is_causal, need_weights):
+            return 0 * x
+
+    model = AttentionOnly(5, None, embed_dim=8, num_heads=2, layers=2, attention=Layer)
+    assert made == [(8, 2)] * 2
+    assert model(torch.zeros(1, 3, dtype=torch.long)).shape == (1, 3, 5)
 
 
 @pytest.mark.parametrize("is_causal", [False, True])

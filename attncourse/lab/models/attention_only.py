@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
+from attncourse.lab.models.transformer import MakeAttention
 from attncourse.layers import MultiHeadAttention
 
 
@@ -14,38 +15,43 @@ class AttentionOnly(nn.Module):
 
     Args:
         vocab: number of tokens.
-        length: longest sequence, the number of learned positions.
+        length: longest sequence, the number of learned positions; ``None``: no position is added.
         embed_dim, num_heads: as in `MultiHeadAttention`.
         layers: number of attention layers.
         is_causal: no position reads a later one.
         outputs: answers per position; more than 1 adds an axis to the logits.
         num_kv_heads: key heads of every layer; ``None`` means num_heads.
+        attention: makes the layers, ``attention(embed_dim, num_heads)``; for example
+            ``functools.partial(MultiTokenAttention, kernel_size=(2, 5))``.
+        use_rotary: the layers turn queries and keys by their positions.
 
     Source: elhage2021, "attention-only transformers".
-    Chapter: 02_masks, 03_multi_head, 07_multi_query, 08_grouped_query.
+    Chapter: 02_masks, 03_multi_head, 07_multi_query, 08_grouped_query, 16_disentangled, 17_multi_token.
     """
 
     def __init__(
         self,
         vocab: int,
-        length: int,
+        length: int | None,
         embed_dim: int = 32,
         num_heads: int = 1,
         layers: int = 1,
         is_causal: bool = False,
         outputs: int = 1,
         num_kv_heads: int | None = None,
+        attention: MakeAttention = MultiHeadAttention,
+        use_rotary: bool = False,
     ):
         super().__init__()
         self.token = nn.Embedding(vocab, embed_dim)
-        self.position = nn.Embedding(length, embed_dim)
+        self.position = None if length is None else nn.Embedding(length, embed_dim)
         self.norms = nn.ModuleList(nn.LayerNorm(embed_dim) for _ in range(layers + 1))
+        options = {} if num_kv_heads is None else {"num_kv_heads": num_kv_heads}
         self.layers = nn.ModuleList(
-            MultiHeadAttention(embed_dim, num_heads, num_kv_heads=num_kv_heads)
-            for _ in range(layers)
+            attention(embed_dim, num_heads, **options) for _ in range(layers)
         )
         self.logits = nn.Linear(embed_dim, outputs * vocab)
-        self.is_causal = is_causal
+        self.is_causal, self.use_rotary = is_causal, use_rotary
         self.outputs = outputs
 
     def forward(self, tokens: Int[Tensor, "b n"], attn_mask: Tensor | None = None) -> Tensor:
@@ -56,12 +62,18 @@ class AttentionOnly(nn.Module):
         self, tokens: Int[Tensor, "b n"], attn_mask: Tensor | None = None, need_weights: bool = True
     ) -> tuple[Tensor, list[Tensor]]:
         """Logits and, layer by layer, the weights (b, h, n, n) of the same forward pass."""
-        x = self.token(tokens) + self.position(torch.arange(tokens.size(1), device=tokens.device))
-        maps = []
+        x, maps = self.token(tokens), []
+        positions = torch.arange(tokens.size(1), device=tokens.device)
+        if self.position is not None:
+            x = x + self.position(positions)
+        options = {"is_causal": self.is_causal, "need_weights": need_weights}
+        # Only what is asked for: not every attention takes a mask, or positions.
+        if attn_mask is not None:
+            options["attn_mask"] = attn_mask
+        if self.use_rotary:
+            options["positions"] = positions
         for norm, layer in zip(self.norms, self.layers, strict=False):
-            out = layer(
-                norm(x), attn_mask=attn_mask, is_causal=self.is_causal, need_weights=need_weights
-            )
+            out = layer(norm(x), **options)
             if need_weights:
                 out, weights = out
                 maps.append(weights)
