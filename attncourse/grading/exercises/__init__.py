@@ -28,6 +28,7 @@ CHAPTERS = (
     "global_local",
     "sinks",
     "disentangled",
+    "multi_token",
 )
 
 

@@ -1,0 +1,232 @@
+"""Exercise convolve_scores: every score learns of its neighbours, and nothing of the future."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
+from attncourse.grading.exercises.multi_token._convolved import Convolved, Tables, future
+from attncourse.grading.exercises.multi_token._slips import (
+    WINDOWS,
+    all_heads,
+    corner,
+    edge,
+    filled,
+    in_place,
+    one_ahead,
+    past,
+    strict,
+)
+from attncourse.grading.observe import Case
+
+
+def definition(scores, kernel):
+    """One place of the table after the other; a neighbour counts if it is in the table and not in the future."""
+    _, heads, n, m = scores.shape
+    c_q, c_k = kernel.shape[1:]
+    found = torch.full_like(scores, -math.inf)
+    for h in range(heads):
+        for i in range(n):
+            for j in range(m - n + i + 1):
+                total = torch.zeros_like(scores[:, h, i, j])
+                for a in range(c_q):
+                    for b in range(c_k):
+                        row, column = i - (c_q - 1) + a, j - c_k // 2 + b
+                        if row >= 0 and 0 <= column <= m - n + row:
+                            total = total + kernel[h, a, b] * scores[:, h, row, column]
+                found[:, h, i, j] = total
+    return found.softmax(-1)
+
+
+CALLS = (  # what is special; batch, heads, n, m, c_q, c_k
+    ("2 samples, 3 heads, 5 tokens, a kernel of 2 by 3", (2, 3, 5, 5, 2, 3)),
+    ("the same, with other scores in the future", (2, 3, 5, 5, 2, 3)),
+    ("a single score of 1, a kernel of 3 by 5", (1, 1, 11, 11, 3, 5)),
+    ("the last 4 of 7 tokens, a kernel of 3 by 5", (1, 2, 4, 7, 3, 5)),
+    ("one new token after 5, a kernel of 2 by 3", (3, 2, 1, 6, 2, 3)),
+    ("a kernel of 4 by 9, larger than the table", (1, 2, 3, 4, 4, 9)),
+    ("a kernel of 1 by 3", (2, 1, 4, 4, 1, 3)),
+    ("a kernel of 4 by 1", (1, 3, 6, 6, 4, 1)),
+)
+
+
+def cases(seed: int) -> list[Case]:
+    g, found = torch.Generator().manual_seed(seed), []
+    for what, (b, h, n, m, c_q, c_k) in CALLS:
+        scores = 2 * torch.randn(b, h, n, m, generator=g)
+        kernel = torch.randn(h, c_q, c_k, generator=g)
+        kernel = kernel + 0.3 * kernel.sign()  # no weight is nearly 0
+        if what.startswith("the same"):
+            given, kernel = found[0].args
+            scores = torch.where(future(n, m), scores, given)
+        if "single" in what:
+            i = int(torch.randint(7, 9, (), generator=g))
+            scores = torch.zeros(b, h, n, m)
+            scores[:, :, i, i - 3] = 1.0
+        found.append(Case(what, (scores, kernel), gradients="last 4" in what or "larger" in what))
+    return found
+
+
+RIGHT = Convolved()
+ACCEPTED = Accepted(padded_conv2d=RIGHT)
+
+
+@ACCEPTED.add
+def a_sum_of_shifted_tables(scores, kernel):
+    """Cut out a shifted table for each weight of the kernel."""
+    n, m = scores.shape[2:]
+    _, c_q, c_k = kernel.shape
+    seen = scores.tril(m - n)
+    large = F.pad(seen, (c_k // 2, c_k // 2, c_q - 1, 0))
+    total = 0
+    for a in range(c_q):
+        for b in range(c_k):
+            total = total + kernel[:, a, b, None, None] * large[:, :, a : a + n, b : b + m]
+    seen = torch.ones(n, m, dtype=torch.bool).tril(m - n)
+    return torch.where(seen, total, -torch.inf).softmax(dim=-1)
+
+
+@ACCEPTED.add
+def unfolded_windows(scores, kernel):
+    n, m = scores.shape[2:]
+    c_q, c_k = kernel.shape[1:]
+    visible = torch.arange(m) <= torch.arange(m - n, m)[:, None]
+    large = F.pad(scores * visible, (c_k // 2, c_k // 2, c_q - 1, 0))
+    windows = large.unfold(2, c_q, 1).unfold(3, c_k, 1)
+    out = torch.einsum("bhijxy,hxy->bhij", windows, kernel)
+    return F.softmax(out.masked_fill(visible.logical_not(), -1e9), -1)
+
+
+@ACCEPTED.add
+def padding_by_conv2d_and_cut(scores, kernel):
+    """Pad on both sides, and keep the first n rows."""
+    heads, c_q, c_k = kernel.shape
+    n, m = scores.shape[2:]
+    visible = (~torch.triu(torch.ones(n, m), m - n + 1).bool())[None, None]
+    out = F.conv2d(
+        torch.where(visible, scores, 0.0),
+        kernel.reshape(heads, 1, c_q, c_k),
+        padding=(c_q - 1, (c_k - 1) // 2),
+        groups=heads,
+    )[:, :, :n]
+    return (out + torch.zeros(n, m).masked_fill(~visible, -math.inf)).softmax(-1)
+
+
+@ACCEPTED.add
+def head_by_head_in_numpy_style(scores, kernel):
+    """Loops over heads and over the rows of the kernel; each row is a convolution along the keys, in float64."""
+    b, heads, n, m = scores.shape
+    rows = torch.arange(m - n, m).unsqueeze(-1)
+    mask = torch.arange(m) > rows
+    outs = []
+    for h in range(heads):
+        table = scores[:, h].double().masked_fill(mask, 0)
+        total = torch.zeros_like(table)
+        for back, weights in enumerate(kernel[h].double().flip(0)):
+            if back < n:
+                earlier = torch.cat([table.new_zeros(b, back, m), table[:, : n - back]], 1)
+                line = earlier.reshape(-1, 1, m)
+                total = total + F.conv1d(line, weights[None, None], padding=len(weights) // 2).view(
+                    b, n, m
+                )
+        outs.append(total.exp() * ~mask)
+    weights = torch.stack(outs, 1)
+    return weights / weights.sum(-1, keepdim=True)
+
+
+LEAK = "The future is not set to 0 before the convolution, so scores of later keys get into visible places."
+TURNED = "is turned around; it slides over the table as it stands, the way F.conv2d applies it."
+MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
+    (LEAK, {"zero": lambda scores, hidden: scores}),
+    ("The future is minus infinity before the convolution, and whatever touches it becomes infinite or NaN; first it "
+     "must be 0.", {"zero": filled(-math.inf)}),
+    *(("The future is a large negative number before the convolution, and is carried into visible places; first it "
+       "must be 0.", {"zero": filled(value)}) for value in (-1e4, -1e9)),
+    ("Before the convolution the past is set to 0, and the future is kept; it is the other way round.", {"before": past}),
+    ("Before the convolution each query's score with its own token is set to 0, too; only the future is.", {"before": strict}),
+    ("Before the convolution one later key of each query is kept; the last one that counts is its own token.",
+     {"before": one_ahead}),
+    ("Before the convolution query i is taken for token i; the n queries are the last of m tokens.", {"before": corner}),
+    ("After the convolution query i is taken for token i; the n queries are the last of m tokens.", {"after": corner}),
+    ("Query i is taken for token i, before the convolution and after it; the n queries are the last of m tokens.",
+     {"before": corner, "after": corner}),
+    ("The future is not hidden after the convolution, and the softmax gives it weight.", {"hide": lambda scores, hidden: scores}),
+    ("After the convolution the future is 0, and the softmax gives weight to a score of 0; it must be minus infinity.",
+     {"hide": filled(0.0)}),
+    *(("After the convolution the future is a small number, and the softmax still gives it weight; it must be minus infinity.",
+       {"hide": filled(value)}) for value in (-1.0, -5.0)),
+    ("The future is set to 0 after the softmax, so the visible weights no longer sum to 1.",
+     {"hide": lambda scores, hidden: scores, "answer": lambda weights, scores, given: weights * ~future(*given.shape[2:])}),
+    ("After the convolution each query's own token is hidden, too.", {"after": strict}),
+    ("After the convolution one later key is visible.", {"after": one_ahead}),
+    ("After the convolution the past is hidden, and the future is visible.", {"after": past}),
+    (f"The kernel {TURNED}", {"kernel": lambda kernel: kernel.flip(1, 2)}),
+    (f"The kernel's axis of queries {TURNED}", {"kernel": lambda kernel: kernel.flip(1)}),
+    (f"The kernel's axis of keys {TURNED}", {"kernel": lambda kernel: kernel.flip(2)}),
+    ("The kernel's axes are exchanged: (heads, c_q, c_k), rows for queries and columns for keys.",
+     {"kernel": lambda kernel: kernel.mT}),
+    ("All heads use the kernel of head 0; each has its own.", {"kernel": lambda kernel: kernel[:1].expand_as(kernel)}),
+    ("All heads use the mean of the kernels; each has its own.",
+     {"kernel": lambda kernel: kernel.mean(0, keepdim=True).expand_as(kernel)}),
+    ("A head uses the kernel of its neighbour; each has its own.", {"kernel": lambda kernel: kernel.roll(1, 0)}),
+    ("The heads are added up in the convolution; each keeps its own table (groups=heads).", {"slide": all_heads}),
+    ("The kernel is divided by its sum; its weights are used as they are.",
+     {"kernel": lambda kernel: kernel / kernel.sum((1, 2), keepdim=True)}),
+    ("The kernel goes through a softmax; its weights are used as they are.",
+     {"kernel": lambda kernel: kernel.flatten(1).softmax(-1).view_as(kernel)}),
+    ("Only the last row of the kernel is used: earlier queries do not count.", {"kernel": lambda kernel: kernel[:, -1:]}),
+    ("Only the middle column of the kernel is used: neighbouring keys do not count.",
+     {"kernel": lambda kernel: kernel[..., kernel.size(2) // 2, None]}),
+    *WINDOWS,
+    ("There are no zeros around the table, so it shrinks; the result is as large as the scores.",
+     {"window": lambda c_q, c_k: (0, 0, 0, 0), "hide": lambda scores, hidden: scores}),
+    ("There are c_q - 1 rows too many; cut the result to n queries.",
+     {"window": lambda c_q, c_k: (c_k // 2, c_k // 2, c_q - 1, c_q - 1), "hide": lambda scores, hidden: scores}),
+    ("What lies outside of the table is a copy of its edge; it counts as 0.", {"pad": edge("copy")}),
+    ("What lies outside of the table is its other end; it counts as 0.", {"pad": edge("wrap")}),
+    ("The softmax runs over the queries; each query shares out its weight among the keys (dim=-1).",
+     {"normalize": lambda scores: scores.softmax(-2).nan_to_num()}),
+    ("The softmax runs over the heads; each query shares out its weight among the keys (dim=-1).",
+     {"normalize": lambda scores: scores.softmax(1).nan_to_num()}),
+    ("The softmax runs over queries and keys at once; each query has a weight of 1 to share out.",
+     {"normalize": lambda scores: scores.flatten(-2).softmax(-1).view_as(scores)}),
+    ("The softmax is missing: these are the convolved scores.", {"normalize": lambda scores: scores}),
+    ("The softmax is taken twice.", {"normalize": lambda scores: scores.softmax(-1).softmax(-1)}),
+    ("These are the logarithms of the weights.", {"normalize": lambda scores: scores.log_softmax(-1)}),
+    ("The softmax comes before the convolution; here the scores are convolved, and then become weights.",
+     {"zero": lambda scores, hidden: scores.masked_fill(hidden, -math.inf).softmax(-1), "normalize": lambda scores: scores,
+      "hide": filled(0.0)}),
+    ("The convolved scores are added to those that came in; they take their place.",
+     {"answer": lambda weights, scores, given: (scores + given).softmax(-1)}),
+    ("The convolved scores are divided by a square root; scores come in scaled, and the kernel's weights stay as they are.",
+     {"normalize": lambda scores: (scores / scores.size(-1) ** 0.5).softmax(-1)}),
+    ("The weights are returned with the scores; return the weights alone.", {"answer": lambda weights, scores, given: (weights, scores)}),
+    ("The mean of all samples is returned; each has its own table.",
+     {"answer": lambda weights, scores, given: weights.mean(0, keepdim=True).expand_as(weights)}),
+    ("The mean of all heads is returned; each has its own table.",
+     {"answer": lambda weights, scores, given: weights.mean(1, keepdim=True).expand_as(weights)}),
+    ("Rows and columns of the result are exchanged: rows are queries.", {"answer": lambda weights, scores, given: weights.mT}),
+    ("The scores are changed in place; their caller finds zeros in the future.", {"zero": in_place}),
+    ("No gradient flows back to the kernel: it is detached.", {"kernel": Tensor.detach}),
+    ("No gradient flows back to the scores: they are detached.",
+     {"zero": lambda scores, hidden: scores.detach().masked_fill(hidden, 0.0)}),
+    ("No gradient flows back: the result is detached or made inside no_grad.",
+     {"answer": lambda weights, scores, given: weights.detach()}),
+))  # fmt: skip
+
+EXERCISE = Exercise(
+    name="convolve_scores", answer="convolved_weights", title="Scores that ask their neighbours", kind="Implement",
+    points=3, difficulty=3, minutes=25, needs="section 'The future is set to zero first' of chapter 17",
+    judge=Tables(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    hints=(
+        "There are four steps, and the order matters: what must not count is set to 0, the kernel slides over the table, what "
+        "must not be read is set to minus infinity, and the softmax makes weights of the rest. Which token is query i, if the n queries are the last of m tokens?",
+        "F.conv2d with groups=heads takes a kernel of shape (heads, 1, c_q, c_k) and does not turn it around. How many "
+        "zeros does the table need to the left, to the right, above and below, so that place (i, j) sees c_q - 1 earlier "
+        "queries, no later one, and as many keys on either side?",
+        "scores.tril(m - n); F.pad(table, (c_k // 2, c_k // 2, c_q - 1, 0)); F.conv2d(table, kernel[:, None], groups=heads); "
+        "masked_fill with minus infinity where key j is later than token m - n + i; softmax(dim=-1).",
+    ),
+)  # fmt: skip
