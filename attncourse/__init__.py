@@ -25,6 +25,7 @@ from attncourse.variants.disentangled import disentangled_attention
 from attncourse.variants.flash import flash_attention
 from attncourse.variants.latent import LatentAttention
 from attncourse.variants.longformer import LongformerAttention, longformer_attention
+from attncourse.variants.multi_token import convolve, multi_token_attention
 from attncourse.variants.rolling import RollingKVCache
 from attncourse.variants.sinks import (
     GatedAttention,
@@ -34,6 +35,7 @@ from attncourse.variants.sinks import (
     softmax_with_sink,
 )
 from attncourse.variants.streaming import SinkCache, streaming_attention
+from attncourse.variants.talking_heads import talking_heads_attention
 from attncourse.variants.window import SlidingWindowAttention, sliding_window_attention
 
 # The only place: pyproject.toml and the first cell of the notebooks read it here.
@@ -61,6 +63,7 @@ __all__ = [
     "bigbird_mask",
     "bigbird_plan",
     "cached_attention",
+    "convolve",
     "cost",
     "decode",
     "disentangled_attention",
@@ -70,6 +73,7 @@ __all__ = [
     "longformer_attention",
     "masks",
     "merge_heads",
+    "multi_token_attention",
     "positions",
     "rotary",
     "scaled_dot_product_attention",
@@ -83,4 +87,5 @@ __all__ = [
     "split_heads",
     "steps",
     "streaming_attention",
+    "talking_heads_attention",
 ]

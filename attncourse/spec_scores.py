@@ -5,9 +5,10 @@ As in `attncourse.spec`: one loop for each index of the formula, nothing clever,
 
 import math
 
+import torch
 from torch import Tensor
 
-from attncourse.spec import scaled_dot_product_attention
+from attncourse.spec import _softmax, scaled_dot_product_attention
 
 
 def log_bucket(distance: int, buckets: int, furthest: int) -> int:
@@ -55,3 +56,75 @@ def disentangled_attention(
         return score
 
     return scaled_dot_product_attention(query, key, value, attn_mask, is_causal, scale, moved)
+
+
+def convolve(table: Tensor, kernel: Tensor) -> Tensor:
+    """out(b, h, i, j) = sum_a sum_c kernel(h, a, c) table(b, h, i - (c_q - 1) + a, j - c_k // 2 + c)."""
+    batch, heads, n, m = table.shape
+    c_q, c_k = kernel.shape[1:]
+    out = []
+    for b in range(batch):
+        for h in range(heads):
+            for i in range(n):
+                for j in range(m):
+                    total = torch.zeros_like(table[0, 0, 0, 0])
+                    for a in range(c_q):
+                        for c in range(c_k):
+                            row, column = i - (c_q - 1) + a, j - c_k // 2 + c
+                            if 0 <= row < n and 0 <= column < m:
+                                total = total + kernel[h, a, c] * table[b, h, row, column]
+                    out.append(total)
+    return torch.stack(out).reshape(batch, heads, n, m)
+
+
+def mix_heads(table: Tensor, matrix: Tensor) -> Tensor:
+    """mixed(b, h, i, j) = sum_g matrix(h, g) table(b, g, i, j)."""
+    rows = [
+        sum(matrix[h, g] * table[:, g] for g in range(table.size(1))) for h in range(len(matrix))
+    ]
+    return torch.stack(rows, dim=1)
+
+
+def multi_token_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    kernel: Tensor | None = None,
+    kernel_after: Tensor | None = None,
+    mix: Tensor | None = None,
+    mix_after: Tensor | None = None,
+    visible: Tensor | None = None,
+    added: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Output and weights of golovneva2025, section 3; without kernels, of shazeer2020.
+
+    Args:
+        visible: (n, m) or (b, h, n, m); None: query i reads keys 0..i.
+        added: (n, m), finite, joins the scores behind the convolution.
+    """
+    batch, heads, n, d = query.shape
+    group, m = heads // key.size(1), key.size(2)
+    pairs = [(b, h, i) for b in range(batch) for h in range(heads) for i in range(n)]
+    if visible is None:
+        visible = torch.tensor([[j <= i for j in range(m)] for i in range(n)])
+    visible = visible.expand(batch, heads, n, m)
+    scores = torch.zeros(batch, heads, n, m, dtype=query.dtype)
+    for b, h, i in pairs:
+        for j in range(m):
+            if visible[b, h, i, j]:
+                scores[b, h, i, j] = (query[b, h, i] * key[b, h // group, j]).sum() / math.sqrt(d)
+    scores = scores if kernel is None else convolve(scores, kernel)
+    scores = scores if mix is None else mix_heads(scores, mix)
+    scores = scores if added is None else scores + added
+    weights = torch.zeros_like(scores)
+    for b, h, i in pairs:
+        row = _softmax({j: scores[b, h, i, j] for j in range(m) if visible[b, h, i, j]})
+        for j, weight in row.items():
+            weights[b, h, i, j] = weight
+    if kernel_after is not None:
+        weights = convolve(weights, kernel_after) * visible
+    weights = weights if mix_after is None else mix_heads(weights, mix_after)
+    output = torch.zeros(batch, heads, n, value.size(-1), dtype=value.dtype)
+    for b, h, i in pairs:
+        output[b, h, i] = sum(weights[b, h, i, j] * value[b, h // group, j] for j in range(m))
+    return output, weights

@@ -46,6 +46,8 @@ class Variant:
         fused: ``run`` does not store the weights.
         learns: gradients flow back through it.
         leaves_rest: rows of the weights sum to less than 1.
+        any_sum: rows of the weights sum to anything.
+        more_rows: rows that its largest table has more than one of n queries.
     """
 
     inputs: tuple[Tensor, ...]
@@ -63,6 +65,8 @@ class Variant:
     fused: bool = False
     learns: bool = True
     leaves_rest: bool = False
+    any_sum: bool = False
+    more_rows: int = 0
 
 
 VARIANTS: dict[str, Callable] = {}

@@ -92,6 +92,8 @@ def weights_remake_output(make):
     output, weights = variant.stored(*variant.inputs)
     close(variant.remake(weights, *variant.inputs), output)
     close(output, variant.run(*variant.inputs))
+    if variant.any_sum:
+        return None
     if variant.leaves_rest:
         assert (weights.sum(-1) < 1).all()
         return None
@@ -166,7 +168,7 @@ def named(variant) -> list[tuple[str, Tensor]]:
 def single_token(make):
     variant = make(n=1, m=1)
     output, weights = (variant.stored or variant.spec)(*variant.inputs)
-    if not variant.leaves_rest:
+    if not (variant.leaves_rest or variant.any_sum):
         close(weights, torch.ones_like(weights))
     close(output, variant.remake(weights, *variant.inputs))
     close(variant.run(*variant.inputs), output)
@@ -265,7 +267,7 @@ def memory(make):
         needed = largest_tensor(variant.run, *variant.inputs)
         weights = variant.stored(*variant.inputs)[1] if variant.stored else None
         b, h = (variant.inputs[0] if weights is None else weights).shape[:2]
-        scores = cost.score_bytes(b, h, n, m, bytes_per_number=8)
+        scores = cost.score_bytes(b, h, n + variant.more_rows, m, bytes_per_number=8)
         if variant.stored:
             assert largest_tensor(variant.stored, *variant.inputs) == scores
         if variant.fused:

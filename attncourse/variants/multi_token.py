@@ -1,0 +1,113 @@
+"""Multi-token attention: the scores of neighbouring queries and keys decide together who is read."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attncourse.steps import add_causal, check_mask, mask, normalize, repeat_heads, score
+from attncourse.steps import mix as mix_values
+from attncourse.variants.talking_heads import mix_heads
+
+
+def convolve(
+    table: Float[Tensor, "b h n m"], kernel: Float[Tensor, "h c_q c_k"]
+) -> Float[Tensor, "b h n m"]:
+    """Every number of the table, replaced by a weighted sum of what stands around it.
+
+        out(i, j) = sum_a sum_c kernel(a, c) table(i - (c_q - 1) + a, j - c_k // 2 + c)
+
+    In words: row i looks at itself and the c_q - 1 rows above it, and to both sides alike; outside of the
+    table stand zeros. The kernel is not flipped.
+
+    Args:
+        table: scores or weights. No minus infinity.
+        kernel: one a head. Its last row meets row i, its middle column meets column j.
+
+    Raises:
+        ValueError: an even c_k, which has no middle.
+
+    Cost: 2 c_q c_k n m FLOPs per head; c_q - 1 rows more than the table has.
+    Reduces to: `table` when the kernel is 1 in the middle of its last row, and 0 elsewhere.
+    Source: golovneva2025, section 3.1.
+    Chapter: 17_multi_token.
+    """
+    heads, rows, columns = kernel.shape
+    if columns % 2 == 0:
+        raise ValueError(
+            f"the kernel must be of odd width, so that it has a middle; got {columns} keys"
+        )
+    padding = (rows - 1, columns // 2)
+    # conv2d pads below as well: what it finds there are rows that the table does not have.
+    return F.conv2d(table, kernel[:, None], padding=padding, groups=heads)[:, :, : table.size(2)]
+
+
+def multi_token_attention(
+    query: Float[Tensor, "b h n d"],
+    key: Float[Tensor, "b g m d"],
+    value: Float[Tensor, "b g m e"],
+    kernel: Float[Tensor, "h c_q c_k"],
+    *,
+    kernel_after: Float[Tensor, "h a_q a_k"] | None = None,
+    mix: Float[Tensor, "h h"] | None = None,
+    mix_after: Float[Tensor, "h h"] | None = None,
+    is_causal: bool = True,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Float[Tensor, "b h n e"], Float[Tensor, "b h n m"]]:
+    """Attention whose scores are convolved with their neighbours before the softmax.
+
+        scores  = convolve(query key^T * scale, the hidden ones set to 0; kernel)
+        weights = softmax(scores, the hidden ones set to minus infinity)
+
+    What is hidden must be set to 0 *before* the convolution: the kernel reads keys to the right of j, and
+    with j = i these are the future.
+
+    Args:
+        query, key, value: query head h reads KV head h // (h / g).
+        kernel: see `convolve`.
+        kernel_after: convolves the weights as well; what is hidden is set to 0 again.
+        mix, mix_after: how heads are mixed behind the first and behind the second convolution, see
+            `attncourse.variants.talking_heads.mix_heads`.
+        is_causal: query i reads keys 0..i; with ``attn_mask``, both apply.
+        attn_mask: bool, ``True`` = may attend, or float, added behind the convolution; -inf hides.
+        scale: factor on the dot product; ``None`` means 1 / sqrt(head_dim).
+
+    Returns: output, and the weights that made it. With kernel_after or mix_after their rows do not sum to 1.
+
+    Raises:
+        ValueError: a kernel of even width, or shapes that do not fit. TypeError: an integer mask.
+
+    Cost: `convolve` on top of `attncourse.steps.attention`, and no fused version: the n m weights are stored.
+    Reduces to: causal `attncourse.steps.attention` when the kernel is the identity's.
+    Source: golovneva2025, section 3.
+    Chapter: 17_multi_token.
+    """
+    key, value = (repeat_heads(x, query.size(1)) for x in (key, value))
+    if attn_mask is not None:
+        check_mask(attn_mask, axes=4)
+    if is_causal:
+        attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device)
+    hidden = _hidden(attn_mask)
+    scores = convolve(_set_to_0(score(query, key, scale), hidden), kernel)
+    if mix is not None:
+        scores = mix_heads(scores, mix)
+    weights = normalize(mask(scores, attn_mask))
+    if kernel_after is not None:
+        weights = _set_to_0(convolve(weights, kernel_after), hidden)
+    if mix_after is not None:
+        weights = mix_heads(weights, mix_after)
+    return mix_values(weights, value), weights
+
+
+def _hidden(attn_mask: Tensor | None) -> Bool[Tensor, "..."] | None:
+    """Where a mask forbids a pair; ``None`` if there is no mask."""
+    if attn_mask is None:
+        return None
+    return ~attn_mask if attn_mask.dtype == torch.bool else attn_mask == -math.inf
+
+
+def _set_to_0(table: Tensor, hidden: Tensor | None) -> Tensor:
+    return table if hidden is None else table.masked_fill(hidden, 0.0)

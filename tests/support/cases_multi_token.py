@@ -1,0 +1,157 @@
+"""Attention whose scores hear of their neighbours, and of other heads, among the variants."""
+
+import torch
+import torch.nn.functional as F
+
+from attncourse import spec, spec_scores
+from support.cases import Variant, draw, mix, qkv, some_pairs, variant
+from support.cases_global import module
+from support.mutants import MUTANTS
+
+SMALL = {"n": 5, "m": 5, "d": 4, "e": 3}
+
+
+def identity_kernel(heads: int, c_q: int, c_k: int):
+    """1 where the kernel meets the pair itself."""
+    kernel = torch.zeros(heads, c_q, c_k, dtype=torch.float64)
+    kernel[:, -1, c_k // 2] = 1
+    return kernel
+
+
+def multi_token(p, s, parts, limit, visible=None, **options):
+    """A variant of `multi_token_attention`; ``parts`` are its kernels and matrices, by their names."""
+    attend = module(p, "multi_token").multi_token_attention
+    q, k, v = qkv(s)
+    names = list(parts)
+
+    def stored(q, k, v, *given, **more):
+        return attend(q, k, v, **dict(zip(names, given, strict=True)), **options | more)
+
+    def by_loops(q, k, v, *given):
+        return spec_scores.multi_token_attention(
+            q, k, v, **dict(zip(names, given, strict=True)), visible=visible
+        )
+
+    return Variant(
+        inputs=(q, k, v, *parts.values()),
+        run=lambda *inputs: stored(*inputs)[0],
+        stored=stored,
+        spec=by_loops,
+        remake=mix,
+        limit=lambda: limit(attend, q, k, v),
+        any_sum=any(name.endswith("_after") for name in names),
+        more_rows=parts["kernel"].size(1) - 1,
+        is_causal=options.get("is_causal", True),
+    )
+
+
+@variant("multi_token_attention", h=4, g=2, **SMALL)
+def convolved(p, s):
+    def identity(attend, q, k, v):
+        full = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return attend(q, k, v, identity_kernel(s.h, 2, 3))[0], full
+
+    return multi_token(p, s, {"kernel": draw((s.h, 2, 3))[0]}, identity)
+
+
+@variant("multi_token_attention, all of it", **SMALL | {"m": 6})
+def everything(p, s):
+    def identities(attend, q, k, v):
+        eye = torch.eye(s.h, dtype=torch.float64)
+        kernel, kernel_after = identity_kernel(s.h, 2, 3), identity_kernel(s.h, 3, 1)
+        options = {"kernel_after": kernel_after, "mix": eye, "mix_after": eye}
+        return attend(q, k, v, kernel, **options)[0], attend(q, k, v, kernel)[0]
+
+    kernel, kernel_after, before, after = draw((s.h, 2, 3), (s.h, 2, 5), (s.h, s.h), (s.h, s.h))
+    parts = {"kernel": kernel, "kernel_after": kernel_after, "mix": before, "mix_after": after}
+    return multi_token(p, s, parts, identities)
+
+
+@variant("multi_token_attention, one row and bool mask", **SMALL | {"m": 7})
+def one_row(p, s):
+    """A kernel of one row leaves the queries apart, so that an empty row is nobody else's matter."""
+    visible = some_pairs(s.b, 1, s.n, s.m)
+
+    def all_alike(attend, q, k, v):
+        kernel = torch.ones(s.h, 1, 1, dtype=torch.float64)
+        scores = {"attn_mask": visible, "is_causal": False, "scale": 0.3}
+        by_torch = F.scaled_dot_product_attention(q, k, v, visible, scale=0.3)
+        return attend(q, k, v, kernel, **scores)[0], by_torch
+
+    options = {"attn_mask": visible, "is_causal": False}
+    whole = multi_token(p, s, {"kernel": draw((s.h, 1, 3))[0]}, all_alike, visible, **options)
+    masked = lambda mask, *inputs: whole.stored(*inputs, attn_mask=mask)  # noqa: E731
+    return Variant(**vars(whole) | {"masked": masked})
+
+
+def talking_heads(p, s, limit, visible=None, added=(), **options):
+    """A variant of `talking_heads_attention`; ``added`` may hold a float mask."""
+    attend = module(p, "talking_heads").talking_heads_attention
+    q, k, v = qkv(s)
+
+    def stored(q, k, v, before, after, attn_mask=None):
+        return attend(q, k, v, before, after, attn_mask=attn_mask, **options)
+
+    def by_loops(q, k, v, before, after, added=None):
+        given = {"mix": before, "mix_after": after, "visible": visible, "added": added}
+        return spec_scores.multi_token_attention(q, k, v, **given)
+
+    return Variant(
+        inputs=(q, k, v, *draw((s.h, s.h), (s.h, s.h)), *added),
+        run=lambda *inputs: stored(*inputs)[0],
+        stored=stored,
+        spec=by_loops,
+        remake=mix,
+        limit=lambda: limit(attend, q, k, v),
+        masked=None if added else lambda mask, *inputs: stored(*inputs, mask),
+        any_sum=True,
+        is_causal=options.get("is_causal", False),
+    )
+
+
+@variant("talking_heads_attention", h=4, g=2, **SMALL | {"m": 7})
+def heads_that_talk(p, s):
+    def nobody_talks(attend, q, k, v):
+        eye = torch.eye(s.h, dtype=torch.float64)
+        full = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+        return attend(q, k, v, eye, eye)[0], full
+
+    return talking_heads(p, s, nobody_talks, torch.ones(s.n, s.m, dtype=torch.bool))
+
+
+@variant("talking_heads_attention, causal and float mask", **SMALL)
+def heads_that_talk_masked(p, s):
+    added = draw((s.n, s.n))[0]
+
+    def permuted(attend, q, k, v):
+        """Each head hands its scores to the next one, which hands the weights back."""
+        there = torch.eye(s.h, dtype=torch.float64).roll(1, 0)
+        options = {"attn_mask": added, "is_causal": True, "scale": 0.3}
+        float_mask = added.masked_fill(~spec.causal(s.n, s.n), -torch.inf)
+        by_torch = F.scaled_dot_product_attention(q, k, v, float_mask, scale=0.3)
+        return attend(q, k, v, there, there.mT, **options)[0], by_torch
+
+    return talking_heads(p, s, permuted, added=(added,), is_causal=True)
+
+
+MUTANTS += [
+    ("talking_heads", '"hg,bgnm->bhnm"', '"gh,bgnm->bhnm"'),
+    ("talking_heads", "mix_heads(score(query, key, scale), before)", "mix_heads(score(query, key, scale), after)"),
+    ("talking_heads", "mix_heads(score(query, key, scale), before)", "mix_heads(score(query, key), before)"),
+    ("talking_heads", "mix_heads(normalize(mask(scores, attn_mask)), after)", "normalize(mask(scores, attn_mask))"),
+    ("talking_heads", "mix_heads(normalize(mask(scores, attn_mask)), after)", "normalize(mix_heads(mask(scores, attn_mask), after))"),
+    ("talking_heads", "    if is_causal:\n", "    if is_causal and attn_mask is None:\n"),
+    ("multi_token", "padding = (rows - 1, columns // 2)", "padding = (0, columns // 2)"),
+    ("multi_token", "padding = (rows - 1, columns // 2)", "padding = (columns // 2, rows - 1)"),
+    ("multi_token", "[:, :, : table.size(2)]", "[:, :, -table.size(2) :]"),
+    ("multi_token", "kernel[:, None], padding", "kernel.flip(-1)[:, None], padding"),
+    ("multi_token", "kernel[:, None], padding", "kernel.flip(-2)[:, None], padding"),
+    ("multi_token", "convolve(_set_to_0(score(query, key, scale), hidden), kernel)", "convolve(score(query, key, scale), kernel)"),
+    ("multi_token", "convolve(_set_to_0(score(query, key, scale), hidden), kernel)", "convolve(_set_to_0(score(query, key), hidden), kernel)"),
+    ("multi_token", "scores = mix_heads(scores, mix)", "scores = mix_heads(scores, mix.mT)"),
+    ("multi_token", "normalize(mask(scores, attn_mask))", "normalize(scores)"),
+    ("multi_token", "_set_to_0(convolve(weights, kernel_after), hidden)", "convolve(weights, kernel_after)"),
+    ("multi_token", "_set_to_0(convolve(weights, kernel_after), hidden)", "_set_to_0(convolve(weights, kernel), hidden)"),
+    ("multi_token", "weights = mix_heads(weights, mix_after)", "weights = mix_heads(weights, mix)"),
+    ("multi_token", "add_causal(attn_mask, query.size(2), key.size(2), query.device)", "add_causal(None, query.size(2), key.size(2), query.device)"),
+]  # fmt: skip
