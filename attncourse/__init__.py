@@ -21,7 +21,11 @@ from attncourse.layers import (
 from attncourse.positions import rotary, sinusoidal
 from attncourse.steps import attention, scaled_dot_product_attention
 from attncourse.variants.bigbird import bigbird_attention, bigbird_mask, bigbird_plan
-from attncourse.variants.disentangled import disentangled_attention
+from attncourse.variants.disentangled import (
+    DisentangledAttention,
+    disentangled_attention,
+)
+from attncourse.variants.document_bias import DocumentBiasAttention
 from attncourse.variants.flash import flash_attention
 from attncourse.variants.latent import LatentAttention
 from attncourse.variants.longformer import LongformerAttention, longformer_attention
@@ -45,6 +49,8 @@ __all__ = [
     "AttentionOnly",
     "CausalSelfAttention",
     "CrossAttention",
+    "DisentangledAttention",
+    "DocumentBiasAttention",
     "GatedAttention",
     "GroupedQueryAttention",
     "KVCache",

@@ -1,13 +1,16 @@
 """Disentangled attention: what a token says and how far away it stands are scored by terms of their own."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
+from attncourse.cache import decode
+from attncourse.layers import SelfAttention, split_heads
 from attncourse.steps import add_causal, attention, check_mask, mask
 
 Bucket = Callable[[Tensor], Tensor]
@@ -61,10 +64,12 @@ def relative_index(
     Source: he2021, eq. 3.
     Chapter: 16_disentangled.
     """
-    distance = torch.arange(n, device=device)[:, None] - torch.arange(m, device=device)
+    distance = torch.arange(n - 1, -m, -1, device=device)  # each that occurs, once
     if bucket is not None:
         distance = bucket(distance)
-    return (distance + span).clamp(0, 2 * span - 1)
+    rows = (distance + span).clamp(0, 2 * span - 1)
+    # Query i reads m neighbouring entries of that list, and query i + 1 starts one earlier.
+    return rows.unfold(0, m, 1).flip(0)
 
 
 def score_terms(
@@ -142,10 +147,10 @@ def disentangled_attention(
     if is_causal:
         attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device)
     # A factor on the small tensors is the same as one on the large tables.
-    of_position = _position_terms(query * scale, key * scale, pos_key, pos_query, bucket, p2c)
-    added = [term for term in of_position if term is not None]
-    if added:
-        attn_mask = mask(sum(added[1:], start=added[0]), attn_mask)
+    c2p, p2c = _position_terms(query * scale, key * scale, pos_key, pos_query, bucket, p2c)
+    added = c2p if p2c is None else p2c if c2p is None else c2p.add_(p2c)
+    if added is not None:
+        attn_mask = mask(added, attn_mask)
     elif attn_mask is not None:
         check_mask(attn_mask, axes=4)
     scale = scale if content else 0.0
@@ -154,31 +159,125 @@ def disentangled_attention(
     return F.scaled_dot_product_attention(query, key, value, attn_mask, scale=scale), None
 
 
+class DisentangledAttention(SelfAttention):
+    """DeBERTa's self-attention: every head projects the tokens, and one table of positions beside them.
+
+        head_h = disentangled_attention(x W_h^Q, x W_h^K, x W_h^V, P W_h^{K,r}, P W_h^{Q,r})
+
+    Args:
+        embed_dim, num_heads, bias: as in `MultiHeadAttention`.
+        span: the table has 2 span rows; without ``furthest``, distances beyond share its ends.
+        terms: which of ``"c2p"`` and ``"p2c"`` are added.
+        content: ``False`` leaves out content to content.
+        furthest: distances get their row by ``log_bucket(distance, span, furthest)``.
+        share_proj: the matrices of keys and queries project the table too, as in DeBERTa's second version.
+        p2c: see `disentangled_attention`.
+        positions: ``other.positions`` shares that layer's table, as all layers of DeBERTa share one.
+
+    Raises:
+        ValueError: what `MultiHeadAttention` refuses, an unknown term, or a table of another shape.
+
+    Cost: 2 span embed_dim parameters more than `MultiHeadAttention`, once for all layers that share them, and
+        embed_dim^2 a term unless the matrices are shared.
+    Reduces to: `SelfAttention` when ``terms`` is empty.
+    Source: he2021, section 3.1.
+    Chapter: 16_disentangled.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        span: int,
+        *,
+        terms: Collection[str] = ("c2p", "p2c"),
+        content: bool = True,
+        furthest: int | None = None,
+        share_proj: bool = False,
+        p2c: str = "code",
+        positions: nn.Parameter | None = None,
+        bias: bool = True,
+    ):
+        super().__init__(embed_dim, num_heads, bias=bias)
+        if not set(terms) <= {"c2p", "p2c"}:
+            raise ValueError(f'terms may hold "c2p" and "p2c"; got {terms!r}')
+        if positions is not None and positions.shape != (2 * span, embed_dim):
+            expected = (2 * span, embed_dim)
+            raise ValueError(f"positions must be {expected}; got {tuple(positions.shape)}")
+        self.terms, self.content, self.p2c = tuple(terms), content, p2c
+        self.bucket = furthest and partial(log_bucket, buckets=span, furthest=furthest)
+        if positions is None:
+            positions = nn.Parameter(torch.randn(2 * span, embed_dim))
+        self.positions = positions
+        own = not share_proj
+        self.pos_k_proj = nn.Linear(embed_dim, embed_dim, bias) if own and "c2p" in terms else None
+        self.pos_q_proj = nn.Linear(embed_dim, embed_dim, bias) if own and "p2c" in terms else None
+
+    def tables(self) -> tuple[Float[Tensor, "h rows d"] | None, Float[Tensor, "h rows d"] | None]:
+        """The table of positions as the keys and as the queries of all heads; ``None`` where a term is off."""
+        projections = (self.pos_k_proj or self.k_proj, self.pos_q_proj or self.q_proj)
+        return tuple(
+            split_heads(project(self.positions)[None], self.num_heads)[0]
+            if name in self.terms
+            else None
+            for name, project in zip(("c2p", "p2c"), projections, strict=True)
+        )
+
+    def terms_of(
+        self, x: Float[Tensor, "b n width"]
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """The three terms of every score of every head, as `score_terms` gives them."""
+        query, key, _ = self.project(x, x, x)
+        return score_terms(query, key, *self.tables(), bucket=self.bucket, p2c=self.p2c)
+
+    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
+        return disentangled_attention(
+            q,
+            k,
+            v,
+            *self.tables(),
+            content=self.content,
+            bucket=self.bucket,
+            p2c=self.p2c,
+            attn_mask=attn_mask,
+            is_causal=is_causal,
+            need_weights=need_weights,
+        )
+
+
+@decode.register
+def _(layer: DisentangledAttention, x, cache, **options):
+    """A cache does not know the distances of its keys; DeBERTa reads the whole text at once."""
+    raise TypeError(f"{type(layer).__name__} does not decode: call it on all tokens")
+
+
 def _position_terms(
     query, key, pos_key, pos_query, bucket, p2c
 ) -> tuple[Tensor | None, Tensor | None]:
-    """c2p and p2c, or ``None``: each query, or key, times the whole table, and then the right row of that."""
+    """c2p and p2c, or ``None``: every token times the whole table, and then the right row of the products."""
     if p2c not in ("code", "paper"):
         raise ValueError(f'p2c must be "code" or "paper"; got {p2c!r}')
-    b, h, n, m = *query.shape[:3], key.size(2)
-    c2p = from_key = None
-    if pos_key is not None:
-        index = relative_index(n, m, _span(pos_key, query), bucket, query.device)
-        c2p = (query @ pos_key.mT).gather(-1, index.expand(b, h, n, m))
-    if pos_query is not None:
-        span = _span(pos_query, query)
-        if p2c == "code":
-            index = relative_index(n, m, span, bucket, query.device)
-        else:
-            index = relative_index(m, n, span, bucket, query.device).mT
-        from_key = (pos_query @ key.mT).gather(-2, index.expand(b, h, n, m))
-    return c2p, from_key
+    if pos_key is None and pos_query is None:
+        return None, None
+    span = _span(query, pos_key, pos_query)
+    n, m = query.size(2), key.size(2)
+    shape = (*query.shape[:3], m)
+    index = relative_index(n, m, span, bucket, query.device)
+    c2p = None if pos_key is None else (query @ pos_key.mT).gather(-1, index.expand(shape))
+    if pos_query is None:
+        return c2p, None
+    if p2c == "paper":
+        index = relative_index(m, n, span, bucket, query.device).mT
+    return c2p, (pos_query @ key.mT).gather(-2, index.expand(shape))
 
 
-def _span(table: Tensor, query: Tensor) -> int:
+def _span(query: Tensor, *tables: Tensor | None) -> int:
     h, d = query.size(1), query.size(-1)
-    if table.dim() != 3 or table.size(0) != h or table.size(2) != d or table.size(1) % 2:
+    shapes = [tuple(table.shape) for table in tables if table is not None]
+    rows = shapes[0][-2] if len(shapes[0]) == 3 else 0
+    if rows < 2 or rows % 2 or any(shape != (h, rows, d) for shape in shapes):
         raise ValueError(
-            f"a table of positions must be ({h}, 2 span, {d}) for these queries; got {tuple(table.shape)}"
+            f"tables of positions must be ({h}, 2 span, {d}) for these queries; got "
+            f"{' and '.join(map(str, shapes))}"
         )
-    return table.size(1) // 2
+    return rows // 2
