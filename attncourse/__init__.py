@@ -29,7 +29,7 @@ from attncourse.variants.document_bias import DocumentBiasAttention
 from attncourse.variants.flash import flash_attention
 from attncourse.variants.latent import LatentAttention
 from attncourse.variants.longformer import LongformerAttention, longformer_attention
-from attncourse.variants.multi_token import convolve, multi_token_attention
+from attncourse.variants.multi_token import MultiTokenAttention, convolve, multi_token_attention
 from attncourse.variants.rolling import RollingKVCache
 from attncourse.variants.sinks import (
     GatedAttention,
@@ -58,6 +58,7 @@ __all__ = [
     "LongformerAttention",
     "MultiHeadAttention",
     "MultiQueryAttention",
+    "MultiTokenAttention",
     "RollingKVCache",
     "SelfAttention",
     "SinkAttention",

@@ -5,8 +5,10 @@ import math
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
+from attncourse.cache import decode
+from attncourse.layers import SelfAttention
 from attncourse.steps import add_causal, check_mask, mask, normalize, repeat_heads, score
 from attncourse.steps import mix as mix_values
 from attncourse.variants.talking_heads import mix_heads
@@ -35,10 +37,7 @@ def convolve(
     Chapter: 17_multi_token.
     """
     heads, rows, columns = kernel.shape
-    if columns % 2 == 0:
-        raise ValueError(
-            f"the kernel must be of odd width, so that it has a middle; got {columns} keys"
-        )
+    _check_width(columns)
     padding = (rows - 1, columns // 2)
     # conv2d pads below as well: what it finds there are rows that the table does not have.
     return F.conv2d(table, kernel[:, None], padding=padding, groups=heads)[:, :, : table.size(2)]
@@ -100,6 +99,96 @@ def multi_token_attention(
     if mix_after is not None:
         weights = mix_heads(weights, mix_after)
     return mix_values(weights, value), weights
+
+
+class MultiTokenAttention(SelfAttention):
+    """Causal self-attention with a kernel a head, which starts as if it were not there.
+
+        head_h = multi_token_attention(x W_h^Q, x W_h^K, x W_h^V, kernel_h)
+
+    Args:
+        embed_dim, num_heads: as in `attncourse.layers.MultiHeadAttention`.
+        kernel_size: (c_q, c_k), queries and keys under the kernel; c_k is odd.
+        after: a second kernel of this size, for the weights.
+        mix_heads: two matrices that mix heads, before and behind the softmax.
+        options: of `attncourse.layers.MultiHeadAttention`, without dropout.
+
+    Raises:
+        ValueError: dropout, a c_k without a middle, or what `MultiHeadAttention` refuses.
+
+    Cost: num_heads c_q c_k parameters more than `MultiHeadAttention` for each kernel, and 2 num_heads^2 for
+        the matrices.
+    Reduces to: `attncourse.layers.CausalSelfAttention` as long as nothing was learned.
+    Source: golovneva2025, section 3.
+    Chapter: 17_multi_token.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        kernel_size: tuple[int, int] = (6, 11),
+        *,
+        after: bool = False,
+        mix_heads: bool = False,
+        **options,
+    ):
+        super().__init__(embed_dim, num_heads, **options)
+        if self.dropout:
+            raise ValueError(
+                f"MultiTokenAttention has no dropout; got {self.dropout}, leave it at 0"
+            )
+        self.kernel_size = kernel_size
+        kernel, nobody = identity_kernel(num_heads, kernel_size), torch.eye(num_heads)
+        self.kernel = nn.Parameter(kernel)
+        self.kernel_after = nn.Parameter(kernel.clone()) if after else None
+        self.mix = nn.Parameter(nobody) if mix_heads else None
+        self.mix_after = nn.Parameter(nobody.clone()) if mix_heads else None
+
+    def forward(self, x: Float[Tensor, "b n width"], *, is_causal: bool = True, **options):
+        """`MultiHeadAttention.forward` for one sequence, always causal: a kernel looks back at queries."""
+        if not is_causal:
+            raise ValueError("MultiTokenAttention is causal; got is_causal=False, leave it out")
+        return super().forward(x, is_causal=True, **options)
+
+    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
+        return multi_token_attention(
+            q,
+            k,
+            v,
+            self.kernel,
+            kernel_after=self.kernel_after,
+            mix=self.mix,
+            mix_after=self.mix_after,
+            is_causal=is_causal,
+            attn_mask=attn_mask,
+        )
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, kernel_size={self.kernel_size}"
+
+
+@decode.register
+def _(layer: MultiTokenAttention, x, cache, **options):
+    raise TypeError(
+        "MultiTokenAttention looks back at queries, which a cache of keys and values does not keep; "
+        "give the layer the whole sequence"
+    )
+
+
+def identity_kernel(heads: int, kernel_size: tuple[int, int]) -> Float[Tensor, "h c_q c_k"]:
+    """Kernels that leave a table as it is: 1 where they meet the pair itself."""
+    _check_width(kernel_size[1])
+    kernel = torch.zeros(heads, *kernel_size)
+    kernel[:, -1, kernel_size[1] // 2] = 1.0
+    return kernel
+
+
+def _check_width(columns: int) -> None:
+    if columns % 2 == 0:
+        raise ValueError(
+            f"a kernel must be of odd width, so that it has a middle; got {columns} keys"
+        )
 
 
 def _hidden(attn_mask: Tensor | None) -> Bool[Tensor, "..."] | None:

@@ -1,21 +1,25 @@
 """Attention whose scores hear of their neighbours, and of other heads, among the variants."""
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 
 from attncourse import spec, spec_scores
 from support.cases import Variant, draw, mix, qkv, some_pairs, variant
 from support.cases_global import module
+from support.cases_layers import sequences
+from support.cases_shared import heads_of
 from support.mutants import MUTANTS
 
 SMALL = {"n": 5, "m": 5, "d": 4, "e": 3}
 
 
 def identity_kernel(heads: int, c_q: int, c_k: int):
-    """1 where the kernel meets the pair itself."""
-    kernel = torch.zeros(heads, c_q, c_k, dtype=torch.float64)
-    kernel[:, -1, c_k // 2] = 1
-    return kernel
+    """1 where the kernel meets the pair itself, found by its place in the flat kernel."""
+    kernel = torch.zeros(heads, c_q * c_k, dtype=torch.float64)
+    kernel[:, -1 - c_k // 2] = 1
+    return kernel.reshape(heads, c_q, c_k)
 
 
 def multi_token(p, s, parts, limit, visible=None, **options):
@@ -82,6 +86,57 @@ def one_row(p, s):
     whole = multi_token(p, s, {"kernel": draw((s.h, 1, 3))[0]}, all_alike, visible, **options)
     masked = lambda mask, *inputs: whole.stored(*inputs, attn_mask=mask)  # noqa: E731
     return Variant(**vars(whole) | {"masked": masked})
+
+
+def layer_of(p, s, **options):
+    """A layer whose kernels and matrices have been learned, so to speak."""
+    torch.manual_seed(0)
+    make = module(p, "multi_token").MultiTokenAttention
+    layer = make(s.h * s.d, s.h, (2, 3), num_kv_heads=s.g, **options).double()
+    with torch.no_grad():
+        for name in ("kernel", "kernel_after", "mix", "mix_after"):
+            if (part := getattr(layer, name)) is not None:
+                part += draw(part.shape)[0]
+    return layer
+
+
+@variant("MultiTokenAttention", h=4, g=2, n=5, d=4)
+def multi_token_layer(p, s):
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    layer = layer_of(p, s, after=True, mix_heads=True)
+
+    def by_loops(x):
+        q, k, v = (
+            heads_of(layer, x, f"{a}_proj", c) for a, c in (("q", s.h), ("k", s.g), ("v", s.g))
+        )
+        parts = (layer.kernel, layer.kernel_after, layer.mix, layer.mix_after)
+        heads, weights = spec_scores.multi_token_attention(q, k, v, *parts)
+        return layer.out_proj(spec.merge_heads(heads)), weights
+
+    def nothing_learned():
+        fresh = module(p, "multi_token").MultiTokenAttention(
+            s.h * s.d, s.h, after=True, mix_heads=True
+        )
+        general = p.layers.CausalSelfAttention(s.h * s.d, s.h)
+        general.load_state_dict(fresh.state_dict(), strict=False)
+        return fresh.double()(x), general.double()(x)
+
+    def remake(weights, x):
+        v = heads_of(layer, x, "v_proj", s.g)
+        return layer.out_proj(mix(weights, None, None, v).transpose(1, 2).flatten(2))
+
+    return Variant(
+        inputs=(x,),
+        run=layer,
+        stored=partial(layer, need_weights=True),
+        spec=by_loops,
+        remake=remake,
+        limit=nothing_learned,
+        layer=layer,
+        is_causal=True,
+        any_sum=True,
+        more_rows=1,
+    )
 
 
 def talking_heads(p, s, limit, visible=None, added=(), **options):
@@ -154,4 +209,15 @@ MUTANTS += [
     ("multi_token", "_set_to_0(convolve(weights, kernel_after), hidden)", "_set_to_0(convolve(weights, kernel), hidden)"),
     ("multi_token", "weights = mix_heads(weights, mix_after)", "weights = mix_heads(weights, mix)"),
     ("multi_token", "add_causal(attn_mask, query.size(2), key.size(2), query.device)", "add_causal(None, query.size(2), key.size(2), query.device)"),
+    ("multi_token", "kernel[:, -1, kernel_size[1] // 2] = 1.0", "kernel[:, 0, kernel_size[1] // 2] = 1.0"),
+    ("multi_token", "kernel_after=self.kernel_after", "kernel_after=None"),
+    ("multi_token", "nn.Parameter(kernel.clone()) if after", "self.kernel if after"),
+    ("multi_token", "mix_after=self.mix_after", "mix_after=self.mix"),
+    ("multi_token", "nn.Parameter(nobody.clone()) if mix_heads", "self.mix if mix_heads"),
+    ("multi_token", "mix=self.mix,", "mix=None,"),
+    ("multi_token", "super().forward(x, is_causal=True, **options)", "super().forward(x, **options)"),
+    ("multi_token", "            attn_mask=attn_mask,\n", ""),
+    ("multi_token", "        if not is_causal:\n", "        if is_causal is None:\n"),
+    ("multi_token", "        if self.dropout:\n", "        if self.dropout > 1:\n"),
+    ("multi_token", "@decode.register\n", ""),
 ]  # fmt: skip

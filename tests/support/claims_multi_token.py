@@ -73,3 +73,29 @@ def a_kernel_moves_a_table_as_it_says(p):
             close(convolve(table, kernel), expected)
     with pytest.raises(ValueError, match="odd width.*got 4 keys"):
         convolve(table, torch.ones(2, 3, 4, dtype=torch.float64))
+
+
+@claim
+def a_multi_token_layer_learns_and_says_what_it_refuses(p):
+    make = module(p, "multi_token").MultiTokenAttention
+    x = torch.randn(2, 7, 12)
+    padding = torch.arange(7) != 3
+    layer = make(12, 3, (2, 3), after=True, mix_heads=True)
+    layer(x, positions=torch.arange(7)).square().sum().backward()
+    own = [layer.kernel, layer.kernel_after, layer.mix, layer.mix_after]
+    assert [tuple(part.shape) for part in own] == [(3, 2, 3), (3, 2, 3), (3, 3), (3, 3)]
+    count = lambda layer: sum(part.numel() for part in layer.parameters())  # noqa: E731
+    assert count(layer) - count(p.layers.SelfAttention(12, 3)) == 2 * 3 * 2 * 3 + 2 * 3 * 3
+    for part in own:
+        assert part.grad.abs().min() > 0
+    assert not layer(x, attn_mask=padding.expand(7, 7), need_weights=True)[1][..., 3].any()
+    assert [make(12, 3, (2, 3)).kernel_after, make(12, 3, (2, 3)).mix] == [None, None]
+    assert "kernel_size=(6, 11)" in repr(make(12, 3))
+    with pytest.raises(ValueError, match="got is_causal=False"):
+        layer(x, is_causal=False)
+    with pytest.raises(ValueError, match=r"no dropout; got 0\.1"):
+        make(12, 3, dropout=0.1)
+    with pytest.raises(ValueError, match="odd width.*got 10 keys"):
+        make(12, 3, (6, 10))
+    with pytest.raises(TypeError, match="looks back at queries"):
+        p.cache.decode(layer, x, p.cache.KVCache.of(layer, 2, 7))
