@@ -21,6 +21,7 @@ from attncourse.layers import (
 from attncourse.positions import rotary, sinusoidal
 from attncourse.steps import attention, scaled_dot_product_attention
 from attncourse.variants.bigbird import bigbird_attention, bigbird_mask, bigbird_plan
+from attncourse.variants.differential import DifferentialAttention, differential_attention
 from attncourse.variants.disentangled import (
     DisentangledAttention,
     disentangled_attention,
@@ -49,6 +50,7 @@ __all__ = [
     "AttentionOnly",
     "CausalSelfAttention",
     "CrossAttention",
+    "DifferentialAttention",
     "DisentangledAttention",
     "DocumentBiasAttention",
     "GatedAttention",
@@ -73,6 +75,7 @@ __all__ = [
     "convolve",
     "cost",
     "decode",
+    "differential_attention",
     "disentangled_attention",
     "flash_attention",
     "group_kv_heads",

@@ -128,3 +128,29 @@ def multi_token_attention(
     for b, h, i in pairs:
         output[b, h, i] = sum(weights[b, h, i, j] * value[b, h // group, j] for j in range(m))
     return output, weights
+
+
+def differential_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    lam: float | Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Output and weights of ye2024, eq. 1, pair by pair: heads 2 p and 2 p + 1 of query and key."""
+    outputs, tables = [], []
+    for p in range(value.size(1)):
+        first, second = (
+            scaled_dot_product_attention(
+                query[:, head : head + 1],
+                key[:, head : head + 1],
+                value[:, p : p + 1],
+                attn_mask if attn_mask is None or attn_mask.dim() < 4 else attn_mask[:, p : p + 1],
+                is_causal,
+            )
+            for head in (2 * p, 2 * p + 1)
+        )
+        outputs.append(first[0] - lam * second[0])
+        tables.append(first[1] - lam * second[1])
+    return torch.cat(outputs, dim=1), torch.cat(tables, dim=1)
