@@ -126,22 +126,6 @@ def copy_back(
     return Batch((tokens,), targets)
 
 
-def typed_offset(
-    generator: Generator, batch: int = 64, length: int = 16, letters: int = 8, types: int = 3
-) -> Batch:
-    """Report a letter 1, 2 or 3 places back: the token's own type says how many.
-
-    A token is letter + letters * (type - 1), so there are letters * types tokens; the answers are letters.
-    Who always reads one place back is right for its type, and by chance for the others:
-    1 / types + (1 - 1 / types) / letters of the answers.
-    """
-    letter = random_tokens(generator, batch, length, letters)
-    back = torch.randint(1, types + 1, (batch, length), generator=generator)
-    source = torch.arange(length) - back
-    targets = letter.gather(1, source.clamp(min=0)).masked_fill(source < 0, IGNORE)
-    return Batch((letter + letters * (back - 1),), targets)
-
-
 def find_block(
     generator: Generator,
     batch: int = 64,

@@ -5,7 +5,7 @@ import torch
 from torch import Generator
 
 from attncourse import AttentionOnly, Translator
-from attncourse.lab import data, train
+from attncourse.lab import data, offsets, train
 from attncourse.lab.models import Fetcher
 from attncourse.show.listing import listing
 
@@ -25,7 +25,7 @@ DRAWS = [
     data.attribute_copy,
     data.idle,
     data.copy_back,
-    data.typed_offset,
+    offsets.typed_offset,
     data.find_block,
 ]
 
@@ -70,12 +70,28 @@ def test_look_back_targets():
 
 
 def test_the_type_says_how_far_back_the_letter_is():
-    (tokens,), targets = data.typed_offset(seeded(), batch=20, length=9, letters=5)
+    (tokens,), targets = offsets.typed_offset(seeded(), batch=20, length=9, letters=5)
     assert set(tokens.unique().tolist()) == set(range(15))
     for b, row in enumerate(tokens.tolist()):
         for i, token in enumerate(row):
             source = i - 1 - token // 5
             assert targets[b, i] == (row[source] % 5 if source >= 0 else data.IGNORE)
+
+
+def test_a_token_that_calls_is_read_so_many_places_later():
+    (tokens,), targets = offsets.typed_offset(seeded(), batch=20, length=9, letters=5, calling=0.5)
+    assert set(tokens.unique().tolist()) == set(range(30))
+    read = offsets.typed_offset_map(tokens, letters=5)
+    for b, row in enumerate(tokens.tolist()):
+        for i, token in enumerate(row):
+            offset, calls = token // 5 % 3 + 1, token >= 15
+            callers = [j for j in range(9) if row[j] >= 15 and j + row[j] // 5 - 2 == i]
+            found = callers if calls else [i - offset] * (i >= offset)
+            assert targets[b, i] == (row[found[0]] % 5 if len(found) == 1 else data.IGNORE)
+            assert read[b, i].nonzero().flatten().tolist() == found * (len(found) == 1)
+
+
+def test_copy_back_reads_one_distance():
     (tokens,), targets = data.copy_back(seeded(), batch=2, length=9, offset=4)
     assert targets[:, 4:].equal(tokens[:, :-4])
     assert (targets[:, :4] == data.IGNORE).all()
