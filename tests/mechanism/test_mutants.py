@@ -21,6 +21,7 @@ HOMES = {
     **dict.fromkeys(("window", "rolling"), ("cases_window", "claims_window")),
     **dict.fromkeys(("longformer", "bigbird", "reach"), ("cases_global", "claims_global")),
     **dict.fromkeys(("sinks", "streaming"), ("cases_sinks", "claims_sinks")),
+    "differential": ("cases_differential", "claims_differential"),
     **dict.fromkeys(("multi_token", "talking_heads"), ("cases_multi_token", "claims_multi_token")),
 }
 DEAR = {

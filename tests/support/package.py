@@ -25,6 +25,7 @@ MODULES = {  # in the order of their imports
     "bigbird": "variants.bigbird",
     "reach": "lab.reach",
     "rolling": "variants.rolling",
+    "differential": "variants.differential",
     "talking_heads": "variants.talking_heads",
     "multi_token": "variants.multi_token",
 }
