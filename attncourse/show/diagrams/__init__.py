@@ -4,6 +4,7 @@ from attncourse.show.diagrams.blocks import next_word, norm_places, transformer_
 from attncourse.show.diagrams.boxes import STEPS, arrow, blank, box, five_steps
 from attncourse.show.diagrams.card import memory_levels, roofline
 from attncourse.show.diagrams.clocks import clocks, same_words, turned_pairs
+from attncourse.show.diagrams.convolution import sliding_kernel
 from attncourse.show.diagrams.curves import samples
 from attncourse.show.diagrams.evictions import kept_tokens
 from attncourse.show.diagrams.head_table import head_table
@@ -17,6 +18,7 @@ from attncourse.show.diagrams.mask_tables import (
     mask_too_late,
     padded_batch,
 )
+from attncourse.show.diagrams.number_tables import kernel_tables, word_rows
 from attncourse.show.diagrams.reach import cliff, receptive_field
 from attncourse.show.diagrams.reshape import heads_diagram, multi_head_diagram
 from attncourse.show.diagrams.ring import ring_diagram, ring_timeline, ring_visits
@@ -55,6 +57,7 @@ __all__ = [
     "hop_maps",
     "hop_strips",
     "kept_tokens",
+    "kernel_tables",
     "mask_rules",
     "mask_then_softmax",
     "mask_too_late",
@@ -77,9 +80,11 @@ __all__ = [
     "score_maps",
     "score_table",
     "shifted_windows",
+    "sliding_kernel",
     "tile_walk",
     "to_scale",
     "transformer_diagram",
     "turned_pairs",
     "window_blocks",
+    "word_rows",
 ]
