@@ -178,7 +178,7 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
 
 EXERCISE = Exercise(
     name="log_bucket", title="Far words share a row", kind="Implement",
-    points=2, difficulty=3, minutes=20, needs="section 'Buckets' of chapter 16",
+    points=2, difficulty=3, minutes=20, needs="section 'Longer than trained: 16 to 32' of chapter 16",
     judge=Kinds(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Three questions, in this order: how far is it, is that at most half, and on which side does it lie? The side comes last: "

@@ -1,0 +1,131 @@
+"""Products of tokens with rows of a table of relative positions, in steps, and which rows an answer has read."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attncourse.grading.compare import plain
+from attncourse.grading.exercise import Calls, cases_of
+from attncourse.grading.inputs import normal
+from attncourse.grading.observe import Case
+from attncourse.grading.recipe import Recipe
+
+
+def pick(every: Tensor, index: Tensor) -> Tensor:
+    """Of each row (b, h, n, rows) the columns that the index (n, m) names."""
+    return every.gather(-1, index.expand(*every.shape[:2], -1, -1))
+
+
+def of_queries(query: Tensor, table: Tensor, index: Tensor) -> Tensor:
+    """Score (i, j) is query i times row index[i, j]."""
+    return pick(query @ table.mT, index)
+
+
+def of_keys(key: Tensor, table: Tensor, index: Tensor) -> Tensor:
+    """Score (i, j) is key j times row index[i, j]."""
+    return pick(key @ table.mT, index.mT).mT
+
+
+@dataclass(frozen=True)
+class Term:
+    """A right answer in steps; `but` replaces some of them.
+
+    Args:
+        keys: the tokens are keys, and ``count`` is the number of queries; else the other way round.
+        distance: (i, j, n, m) -> query's position minus key's.
+        row: (distance, span) -> row of the table.
+        tokens, table: what is made of them first.
+        scores: (tokens, table, index) -> scores; ``None`` means the right one.
+        finish: (scores, tokens, table) -> what is returned.
+    """
+
+    keys: bool = False
+    distance: Callable = lambda i, j, n, m: i - j
+    row: Callable = lambda distance, span: (distance + span).clamp(0, 2 * span - 1)
+    tokens: Callable = lambda tokens: tokens
+    table: Callable = lambda table: table
+    scores: Callable | None = None
+    finish: Callable = lambda scores, tokens, table: scores
+    but = Recipe.but
+
+    def __call__(self, tokens, table, count):
+        n, m = (count, tokens.size(2)) if self.keys else (tokens.size(2), count)
+        far = self.distance(torch.arange(n)[:, None], torch.arange(m), n, m)
+        index = self.row(far, table.size(1) // 2)
+        scores = self.scores or (of_keys if self.keys else of_queries)
+        return self.finish(scores(self.tokens(tokens), self.table(table), index), tokens, table)
+
+
+CALLS = (  # what is special; b h n m d, span
+    ("2 samples, 3 heads, 4 queries, 7 keys, head_dim 5, span 3", (2, 3, 4, 7, 5), 3),
+    ("8 queries, 3 keys, span 4", (1, 2, 8, 3, 6), 4),
+    ("as many queries as keys: 6, span 2", (3, 2, 6, 6, 4), 2),
+    ("a table longer than the text: span 9", (2, 4, 3, 5, 7), 9),
+    ("span 1", (2, 1, 7, 5, 3), 1),
+    ("1 query, 9 keys, span 5", (3, 2, 1, 9, 4), 5),
+    ("10 queries, 1 key, span 6", (1, 3, 10, 1, 5), 6),
+)
+
+
+def drawn_cases(seed: int, keys: bool) -> list[Case]:
+    """Tokens, table and the number of the others; the last sizes are drawn, too."""
+    g, found = torch.Generator().manual_seed(seed), []
+    sizes = tuple(int(torch.randint(low, low + 5, (), generator=g)) for low in (2, 3, 4, 10, 5, 2))
+    for what, (b, h, n, m, d), span in (*CALLS, ("sizes drawn at random", sizes[:5], sizes[5])):
+        tokens, count = (m, n) if keys else (n, m)
+        args = *normal(g, (b, h, tokens, d), (h, 2 * span, d)), count
+        found.append(Case(what, args, gradients=len(found) < 3))
+    return found
+
+
+@dataclass(frozen=True)
+class Rows(Calls):
+    """`Calls` that reads from the scores which token was multiplied with which row."""
+
+    keys: bool = False
+
+    def notice(self, expected, seen, seed: int) -> str:
+        for case in cases_of(self, seed):
+            right, got = (x.get(f"{case.label}, output") for x in (expected, seen))
+            if not plain(got) or got.shape != right.shape:
+                return ""
+            if says := self._told(right, got.double(), *case.args[:2]):
+                return f"{case.label}: {says}"
+        return ""
+
+    def _told(self, right: Tensor, got: Tensor, tokens: Tensor, table: Tensor) -> str:
+        if torch.allclose(got, right, atol=1e-4):
+            return ""
+        factor = (got / right).median()
+        if torch.allclose(got, factor * right, atol=1e-4):
+            return f"all scores are {factor:.4g} times what they should be; these are the products as they are, unscaled."
+        one, other = ("key", "query") if self.keys else ("query", "key")
+        same = dict(pairs_read(got, tokens.double() @ table.double().mT))
+        should = dict(pairs_read(right, tokens.double() @ table.double().mT))
+        wrong = [pair for pair in should if same.get(pair) != should[pair]]
+        if not same or not wrong:
+            return ""
+        read = [pair for pair in wrong if pair in same]
+        if not read:
+            return ""
+        (i, j), (at, row) = read[0], same[read[0]]
+        token = j if self.keys else i
+        whose = f"{one} {at}, not {one} {token}" if at != token else f"{one} {token}"
+        return (
+            f"the score of query {i} and key {j} is the product of {whose}, and row {row} of the table; their distance is "
+            f"{i - j}, whose row is {should[i, j][1]}. {len(wrong)} of {len(should)} pairs are wrong."
+        )
+
+
+def pairs_read(scores: Tensor, every: Tensor) -> Iterator[tuple[tuple, tuple]]:
+    """For each pair (i, j) the (token, row) whose product it is, in all samples and heads."""
+    apart = (
+        (scores.flatten(0, 1)[:, :, :, None] - every.flatten(0, 1).flatten(1)[:, None, None])
+        .abs()
+        .amax(0)
+    )
+    least, where = apart.min(-1)
+    for i, j in (least < 1e-4).nonzero().tolist():
+        yield (i, j), divmod(int(where[i, j]), every.size(-1))

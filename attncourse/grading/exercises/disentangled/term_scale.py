@@ -1,0 +1,210 @@
+"""Exercise term_scale: a score of one, two or three terms, always of the same size."""
+
+import math
+
+import torch
+
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
+from attncourse.grading.exercises.disentangled._terms import Factors, Terms, there
+from attncourse.grading.inputs import normal
+from attncourse.grading.mistakes import mistakes_of, softmaxes
+from attncourse.grading.observe import Case
+
+
+def definition(c2c, c2p, p2c, head_dim):
+    """Each term that is there is divided by the root of head_dim and of their number."""
+    terms = [x for x in (c2c, c2p, p2c) if x is not None]
+    scores = torch.zeros_like(terms[0])
+    for term in terms:
+        scores = scores + term / math.sqrt(head_dim * len(terms))
+    return torch.softmax(scores, dim=-1)
+
+
+CALLS = (  # what is special; b h n m, head_dim, which terms are there, how loud
+    ("all three terms, head_dim 6, 4 queries, 7 keys", (2, 3, 4, 7), 6, "111", 1),
+    ("p2c switched off, head_dim 10", (1, 2, 5, 3), 10, "110", 1),
+    ("c2p switched off, head_dim 5", (2, 1, 3, 6), 5, "101", 1),
+    ("c2c switched off, head_dim 8", (1, 4, 6, 5), 8, "011", 1),
+    ("c2c alone, head_dim 7", (3, 2, 2, 4), 7, "100", 1),
+    ("c2p alone, head_dim 12", (2, 2, 7, 4), 12, "010", 1),
+    ("p2c alone, head_dim 3", (1, 3, 4, 8), 3, "001", 1),
+    ("p2c there, but all zeros, head_dim 9", (2, 2, 3, 5), 9, "110", 1),
+    ("large scores, all three terms, head_dim 4", (1, 2, 5, 6), 4, "111", 300),
+    ("1 key, head_dim 11", (2, 3, 4, 1), 11, "110", 1),
+)
+
+
+def cases(seed: int) -> list[Case]:
+    g, found = torch.Generator().manual_seed(seed), []
+    for number, (what, size, d, on, loud) in enumerate(CALLS):
+        every = [loud * x * d**0.5 for x in normal(g, size, size, size)]
+        terms = [x if here == "1" else None for x, here in zip(every, on, strict=True)]
+        if loud > 1:  # one row is far below the others, one far above
+            terms[0][..., 0, :] -= 10_000
+            terms[0][..., 1, :] += 10_000
+        if "zeros" in what:
+            terms[2] = torch.zeros(size)
+        found.append(Case(what, (*terms, d), gradients=number < 3))
+    return found
+
+
+RIGHT = Terms()
+ACCEPTED = Accepted(steps=RIGHT)
+
+
+@ACCEPTED.add
+def one_if_after_the_other(c2c, c2p, p2c, head_dim):
+    scores, count = 0, 0
+    if c2c is not None:
+        scores, count = scores + c2c, count + 1
+    if c2p is not None:
+        scores, count = scores + c2p, count + 1
+    if p2c is not None:
+        scores, count = scores + p2c, count + 1
+    return torch.nn.functional.softmax(scores / (head_dim * count) ** 0.5, dim=-1)
+
+
+@ACCEPTED.add
+def stacked(c2c, c2p, p2c, head_dim):
+    terms = torch.stack([x for x in (c2c, c2p, p2c) if isinstance(x, torch.Tensor)])
+    return (terms.sum(0) / math.sqrt(head_dim) / math.sqrt(len(terms))).softmax(dim=3)
+
+
+@ACCEPTED.add
+def exponentials_by_hand(c2c, c2p, p2c, head_dim):
+    terms = [x for x in (c2c, c2p, p2c) if x is not None]
+    scores = torch.stack(terms, -1).mean(-1) * math.sqrt(len(terms) / head_dim)
+    e = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return e / e.sum(-1, keepdim=True)
+
+
+@ACCEPTED.add
+def products_of_exponentials(c2c, c2p, p2c, head_dim):
+    logs = [x.double() for x in (c2c, c2p, p2c) if x is not None]
+    scale = (head_dim * (3 - [c2c is None, c2p is None, p2c is None].count(True))) ** -0.5
+    total = sum(scale * x for x in logs)
+    return (total - total.logsumexp(-1, keepdim=True)).exp()
+
+
+@ACCEPTED.add
+def zeros_for_none(c2c, c2p, p2c, head_dim):
+    found = next(x for x in (c2c, c2p, p2c) if x is not None)
+    on = sum(x is not None for x in (c2c, c2p, p2c))
+    a, b, c = (torch.zeros_like(found) if x is None else x for x in (c2c, c2p, p2c))
+    return ((a + b + c) * (1 / (head_dim * on)) ** 0.5).softmax(-1)
+
+
+def only(*kept):
+    """The sum of some of the terms, of those that are there."""
+    return lambda terms, factor: (
+        factor * sum(there([terms[k] for k in kept]), start=0 * there(terms)[0])
+    )
+
+
+def weighted(change):
+    """The terms, each with a factor of its own: ``change(number, factor, how many)``."""
+
+    def join(terms, factor):
+        on = there(terms)
+        return sum(change(k, factor, len(on)) * x for k, x in enumerate(terms) if x is not None)
+
+    return {"join": join}
+
+
+def each_alone(together):
+    """A softmax for each term, and what is made of them."""
+    return {"join": lambda terms, factor: together([(x * factor).softmax(-1) for x in there(terms)]),
+            "normalize": lambda weights: weights}  # fmt: skip
+
+
+def added_in_place(terms, factor):
+    first, *others = there(terms)
+    for x in others:
+        first.data.add_(x.data)
+    return first * factor
+
+
+MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in (
+    ("Three terms are counted, whatever is switched off; count those that are there.", {"count": lambda terms: 3}),
+    ("Two terms are counted, whatever is switched off; count those that are there.", {"count": lambda terms: 2}),
+    ("The scores are divided by sqrt(head_dim) alone, as if there were one term; by sqrt(head_dim * terms).", {"count": lambda terms: 1}),
+    ("c2c is counted even where it is switched off; count those that are there.",
+     {"count": lambda terms: 1 + len(there(terms[1:]))}),
+    ("Only the terms of positions are counted; c2c counts, too.", {"count": lambda terms: max(1, len(there(terms[1:])))}),
+    ("One term too many is counted.", {"count": lambda terms: 1 + len(there(terms))}),
+    ("The terms that are switched off are counted; count those that are there.",
+     {"count": lambda terms: max(1, 3 - len(there(terms)))}),
+    ("A term whose scores are all 0 is not counted; it is there, and counts.",
+     {"count": lambda terms: sum(bool(x.any()) for x in there(terms))}),
+    ("The scores are divided by sqrt(head_dim) and by the number of terms (which is what their mean does, too); only its root belongs there: "
+     "sqrt(head_dim * terms).", {"scale": lambda d, count: d**-0.5 / count}),
+    ("The scores are divided by head_dim * terms; its square root is missing.", {"scale": lambda d, count: 1 / (d * count)}),
+    ("The scores are divided by head_dim * sqrt(terms); it is sqrt(head_dim * terms).", {"scale": lambda d, count: 1 / (d * count**0.5)}),
+    ("The scores are multiplied by sqrt(head_dim * terms); divide by it.", {"scale": lambda d, count: (d * count) ** 0.5}),
+    ("The scores are divided by sqrt(head_dim / terms): more terms make a larger sum, so divide by more.",
+     {"scale": lambda d, count: (count / d) ** 0.5}),
+    ("The scores are divided by sqrt(head_dim + terms); it is head_dim * terms.", {"scale": lambda d, count: (d + count) ** -0.5}),
+    ("The scores are divided by sqrt(head_dim) + sqrt(terms); it is sqrt(head_dim * terms).",
+     {"scale": lambda d, count: 1 / (d**0.5 + count**0.5)}),
+    ("The scores are divided by sqrt(terms) alone; by sqrt(head_dim * terms).", {"scale": lambda d, count: count**-0.5}),
+    ("The scores are divided by the number of terms alone; by sqrt(head_dim * terms).", {"scale": lambda d, count: 1 / count}),
+    ("The scores are not scaled; divide them by sqrt(head_dim * terms).", {"scale": lambda d, count: 1.0}),
+    ("The square root of head_dim is rounded down to a whole number, as // and int() do; keep it as it is.",
+     {"scale": lambda d, count: 1 / (d**0.5 // 1 * count**0.5)}),
+    ("head_dim is squared: the scores are divided by sqrt(terms) * head_dim**2.", {"scale": lambda d, count: count**-0.5 * d**-2}),
+    ("p2c is left out of the sum.", {"join": only(0, 1)}),
+    ("c2p is left out of the sum.", {"join": only(0, 2)}),
+    ("c2c is left out of the sum.", {"join": only(1, 2)}),
+    ("Only c2c is used; add the terms that are there.", {"join": only(0)}),
+    ("Only the first term that is there is used; add all of them.", {"join": lambda terms, factor: factor * there(terms)[0]}),
+    ("Only the last term that is there is used; add all of them.", {"join": lambda terms, factor: factor * there(terms)[-1]}),
+    ("p2c is subtracted; add it.", weighted(lambda k, factor, on: factor * (-1 if k == 2 else 1))),
+    ("c2p is subtracted; add it.", weighted(lambda k, factor, on: factor * (-1 if k == 1 else 1))),
+    ("Both terms of positions are subtracted; add them.", weighted(lambda k, factor, on: factor * (-1 if k else 1))),
+    ("Only c2c is divided; the other terms are dot products of the same width, so divide them, too.",
+     weighted(lambda k, factor, on: 1.0 if k else factor)),
+    ("Only the terms of positions are divided; divide c2c, too.", weighted(lambda k, factor, on: factor if k else 1.0)),
+    ("c2c is divided by sqrt(head_dim), and only the other terms by sqrt(head_dim * terms); all by the same.",
+     weighted(lambda k, factor, on: factor if k else factor * on**0.5)),
+    ("c2c is divided by sqrt(head_dim * terms), the other terms by sqrt(head_dim); all by the same.",
+     weighted(lambda k, factor, on: factor * on**0.5 if k else factor)),
+    ("The term that is added last escapes the scale: put brackets around the sum.",
+     {"join": lambda terms, factor: sum(there(terms)[:-1], start=0.0) + there(terms)[-1] * factor}),
+    ("Only the term that is added last is divided: put brackets around the sum.",
+     {"join": lambda terms, factor: sum(there(terms)[:-1], start=0.0) * factor + there(terms)[-1]}),
+    ("The terms are multiplied; add them.", {"join": lambda terms, factor: math.prod(there(terms)) * factor}),
+    ("The largest of the terms is taken for each pair; add them.",
+     {"join": lambda terms, factor: torch.stack(there(terms)).amax(0) * factor}),
+    ("The sum is divided by its own spread; divide by sqrt(head_dim * terms), whatever the numbers are.",
+     {"join": lambda terms, factor: sum(there(terms)) / sum(there(terms)).std()}),
+    ("Each term gets a softmax of its own, and the weights are added up; add the scores, then take one softmax.", each_alone(sum)),
+    ("Each term gets a softmax of its own, and the weights are averaged; add the scores, then take one softmax.",
+     each_alone(lambda x: sum(x) / len(x))),
+    ("Each term gets a softmax of its own, and the weights are multiplied; add the scores, then take one softmax.", each_alone(math.prod)),
+    ("The scale is applied to the weights, after the softmax; it belongs to the scores.",
+     {"scale": lambda d, count: 1.0, "finish": lambda w, terms: w / len(there(terms)) ** 0.5}),
+    ("The terms are added to each other in place, so the caller's first one is changed: write a + b, not a += b.", {"join": added_in_place}),
+    ("The weights are returned in a tuple; return the weights alone.", {"finish": lambda w, terms: (w,)}),
+    ("The scores are returned with the weights; return the weights alone.", {"finish": lambda w, terms: (w, sum(there(terms)))}),
+    ("The weights are transposed; rows are queries, columns are keys.", {"finish": lambda w, terms: w.mT}),
+    ("The weights are averaged over the heads; return those of each.", {"finish": lambda w, terms: w.mean(1)}),
+    ("The weights of sample 0 are returned; return all of them.", {"finish": lambda w, terms: w[0]}),
+    ("Axes of size 1 are squeezed away; keep all of them.", {"finish": lambda w, terms: w.squeeze()}),
+    ("A causal mask is put in; every query reads all keys.",
+     {"join": lambda terms, factor: (sum(there(terms)) * factor).masked_fill(torch.ones(there(terms)[0].shape[-2:]).triu(1).bool(), -math.inf)}),
+    ("The weights are rounded.", {"finish": lambda w, terms: w.round(decimals=2)}),
+    ("No gradient flows back: the result is detached or made inside no_grad.", {"finish": lambda w, terms: w.detach()}),
+)] + mistakes_of(RIGHT, softmaxes))  # fmt: skip
+
+EXERCISE = Exercise(
+    name="term_scale", answer="term_weights", title="One term, two or three", kind="Implement",
+    points=2, difficulty=2, minutes=15, needs="section 'Three maps and their sum' of chapter 16",
+    judge=Factors(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    hints=(
+        "By how much does a sum spread that has three independent terms, each of which spreads by sqrt(head_dim)? Variances add up; roots "
+        "of them do not.",
+        "Collect the terms that are there in a list, [x for x in (c2c, c2p, p2c) if x is not None]. Its length is their number. Do not ask "
+        "whether a tensor is true: ask whether it is None.",
+        "weights = softmax over the keys of sum(terms) / math.sqrt(head_dim * len(terms)).",
+    ),
+)  # fmt: skip
