@@ -11,6 +11,7 @@ from attncourse.cache import decode
 from attncourse.layers import SelfAttention
 from attncourse.steps import add_causal, check_mask, mask, normalize, repeat_heads, score
 from attncourse.steps import mix as mix_values
+from attncourse.variants.differential import lambda_init
 from attncourse.variants.talking_heads import mix_heads
 
 
@@ -114,14 +115,17 @@ class MultiTokenAttention(SelfAttention):
         kernel_size: (c_q, c_k), queries and keys under the kernel; c_k is odd.
         after: a second kernel of this size, for the weights.
         mix_heads: two matrices that mix heads, before and behind the softmax.
+        norm: ``"group"`` makes what each head read equally large, whatever its weights sum to, and scales it:
+            (1 - lambda_init(layer)) RMSNorm(head_h), with `attncourse.variants.differential.lambda_init`.
+        layer: where the layer stands in the model, counted from 0; only the norm wants to know.
         options: of `attncourse.layers.MultiHeadAttention`, without dropout.
 
     Raises:
-        ValueError: dropout, a c_k without a middle, or what `MultiHeadAttention` refuses.
+        ValueError: dropout, an unknown norm, a c_k without a middle, or what `MultiHeadAttention` refuses.
 
-    Cost: num_heads c_q c_k parameters more than `MultiHeadAttention` for each kernel, and 2 num_heads^2 for
-        the matrices.
-    Reduces to: `attncourse.layers.CausalSelfAttention` as long as nothing was learned.
+    Cost: num_heads c_q c_k parameters more than `MultiHeadAttention` for each kernel, 2 num_heads^2 for the
+        matrices, embed_dim / num_heads for the norm, which the heads share.
+    Reduces to: `attncourse.layers.CausalSelfAttention` as long as nothing was learned, without the norm.
     Source: golovneva2025, section 3.
     Chapter: 17_multi_token.
     """
@@ -134,6 +138,8 @@ class MultiTokenAttention(SelfAttention):
         *,
         after: bool = False,
         mix_heads: bool = False,
+        norm: str | None = None,
+        layer: int = 0,
         **options,
     ):
         super().__init__(embed_dim, num_heads, **options)
@@ -141,7 +147,11 @@ class MultiTokenAttention(SelfAttention):
             raise ValueError(
                 f"MultiTokenAttention has no dropout; got {self.dropout}, leave it at 0"
             )
+        if norm not in (None, "group"):
+            raise ValueError(f'norm must be "group" or None; got {norm!r}')
         self.kernel_size = kernel_size
+        self.norm = nn.RMSNorm(embed_dim // num_heads, eps=1e-5) if norm else None
+        self.lambda_init = lambda_init(layer)
         kernel, nobody = identity_kernel(num_heads, kernel_size), torch.eye(num_heads)
         self.kernel = nn.Parameter(kernel)
         self.kernel_after = nn.Parameter(kernel.clone()) if after else None
@@ -155,7 +165,7 @@ class MultiTokenAttention(SelfAttention):
         return super().forward(x, is_causal=True, **options)
 
     def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
-        return multi_token_attention(
+        heads, weights = multi_token_attention(
             q,
             k,
             v,
@@ -166,6 +176,9 @@ class MultiTokenAttention(SelfAttention):
             is_causal=is_causal,
             attn_mask=attn_mask,
         )
+        if self.norm is not None:
+            heads = (1 - self.lambda_init) * self.norm(heads)
+        return heads, weights
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, kernel_size={self.kernel_size}"

@@ -1,5 +1,6 @@
 """Attention whose scores hear of their neighbours, and of other heads, among the variants."""
 
+import math
 from functools import partial
 
 import torch
@@ -94,16 +95,22 @@ def layer_of(p, s, **options):
     make = module(p, "multi_token").MultiTokenAttention
     layer = make(s.h * s.d, s.h, (2, 3), num_kv_heads=s.g, **options).double()
     with torch.no_grad():
+        if layer.norm is not None:
+            layer.norm.weight.copy_(torch.linspace(0.5, 2.0, s.d))
         for name in ("kernel", "kernel_after", "mix", "mix_after"):
             if (part := getattr(layer, name)) is not None:
                 part += draw(part.shape)[0]
     return layer
 
 
-@variant("MultiTokenAttention", h=4, g=2, n=5, d=4)
-def multi_token_layer(p, s):
+def layered(p, s, limit, normed=None, **options):
+    """A variant of `MultiTokenAttention`; ``normed(layer, heads)`` is what its norm should make of the heads."""
     (x,) = sequences(s, (s.n, s.h * s.d))
-    layer = layer_of(p, s, after=True, mix_heads=True)
+    layer = layer_of(p, s, **options)
+
+    def joined(heads):
+        heads = heads if normed is None else normed(layer, heads)
+        return layer.out_proj(spec.merge_heads(heads))
 
     def by_loops(x):
         q, k, v = (
@@ -111,32 +118,51 @@ def multi_token_layer(p, s):
         )
         parts = (layer.kernel, layer.kernel_after, layer.mix, layer.mix_after)
         heads, weights = spec_scores.multi_token_attention(q, k, v, *parts)
-        return layer.out_proj(spec.merge_heads(heads)), weights
-
-    def nothing_learned():
-        fresh = module(p, "multi_token").MultiTokenAttention(
-            s.h * s.d, s.h, after=True, mix_heads=True
-        )
-        general = p.layers.CausalSelfAttention(s.h * s.d, s.h)
-        general.load_state_dict(fresh.state_dict(), strict=False)
-        return fresh.double()(x), general.double()(x)
-
-    def remake(weights, x):
-        v = heads_of(layer, x, "v_proj", s.g)
-        return layer.out_proj(mix(weights, None, None, v).transpose(1, 2).flatten(2))
+        return joined(heads), weights
 
     return Variant(
         inputs=(x,),
         run=layer,
         stored=partial(layer, need_weights=True),
         spec=by_loops,
-        remake=remake,
-        limit=nothing_learned,
+        remake=lambda weights, x: joined(
+            mix(weights, None, None, heads_of(layer, x, "v_proj", s.g))
+        ),
+        limit=lambda: limit(layer, x),
         layer=layer,
         is_causal=True,
         any_sum=True,
         more_rows=1,
     )
+
+
+@variant("MultiTokenAttention", h=4, g=2, n=5, d=4)
+def multi_token_layer(p, s):
+    def nothing_learned(_, x):
+        make = module(p, "multi_token").MultiTokenAttention
+        fresh = make(s.h * s.d, s.h, after=True, mix_heads=True)
+        general = p.layers.CausalSelfAttention(s.h * s.d, s.h)
+        general.load_state_dict(fresh.state_dict(), strict=False)
+        return fresh.double()(x), general.double()(x)
+
+    return layered(p, s, nothing_learned, after=True, mix_heads=True)
+
+
+@variant("MultiTokenAttention, one kernel and norm", h=4, g=2, n=5, d=4)
+def multi_token_layer_normed(p, s):
+    def by_formula(layer, heads):
+        large = (heads.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+        return (1 - (0.8 - 0.6 * math.exp(-0.3 * 2))) * heads / large * layer.norm.weight
+
+    def twice_the_values(layer, x):
+        """What was read is made equally large, so that it may as well be twice as large; but for the 1e-5."""
+        small = layer(x)
+        layer.norm.eps = 4e-5
+        for part in layer.v_proj.parameters():
+            part.data *= 2
+        return layer(x), small
+
+    return layered(p, s, twice_the_values, by_formula, norm="group", layer=2)
 
 
 def talking_heads(p, s, limit, visible=None, added=(), **options):
@@ -220,4 +246,8 @@ MUTANTS += [
     ("multi_token", "        if not is_causal:\n", "        if is_causal is None:\n"),
     ("multi_token", "        if self.dropout:\n", "        if self.dropout > 1:\n"),
     ("multi_token", "@decode.register\n", ""),
+    ("multi_token", "(1 - self.lambda_init) * self.norm(heads)", "self.norm(heads)"),
+    ("multi_token", "nn.RMSNorm(embed_dim // num_heads, eps=1e-5) if norm", "nn.RMSNorm(embed_dim // num_heads) if norm"),
+    ("multi_token", "self.lambda_init = lambda_init(layer)", "self.lambda_init = lambda_init(0)"),
+    ("multi_token", "if norm not in (None, \"group\"):", "if norm == \"\":"),
 ]  # fmt: skip

@@ -95,6 +95,8 @@ def a_multi_token_layer_learns_and_says_what_it_refuses(p):
         layer(x, is_causal=False)
     with pytest.raises(ValueError, match=r"no dropout; got 0\.1"):
         make(12, 3, dropout=0.1)
+    with pytest.raises(ValueError, match="norm must be .* got 'layer'"):
+        make(12, 3, norm="layer")
     with pytest.raises(ValueError, match="odd width.*got 10 keys"):
         make(12, 3, (6, 10))
     with pytest.raises(TypeError, match="looks back at queries"):
