@@ -6,18 +6,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes
-from attncourse.grading.exercises.multi_token._convolved import Convolved, Tables, future
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
+from attncourse.grading.exercises.multi_token._convolved import Convolved, filled, future
+from attncourse.grading.exercises.multi_token._notices import Tables
 from attncourse.grading.exercises.multi_token._slips import (
-    WINDOWS,
-    all_heads,
+    HIDDEN,
+    SOFTMAXES,
+    WHOLE,
+    ZEROS,
     corner,
-    edge,
-    filled,
-    in_place,
-    one_ahead,
-    past,
-    strict,
+    families,
 )
 from attncourse.grading.observe import Case
 
@@ -136,65 +134,22 @@ def head_by_head_in_numpy_style(scores, kernel):
     return weights / weights.sum(-1, keepdim=True)
 
 
-LEAK = "The future is not set to 0 before the convolution, so scores of later keys get into visible places."
-TURNED = "is turned around; it slides over the table as it stands, the way F.conv2d applies it."
+def in_place(scores, hidden):
+    return scores.masked_fill_(hidden, 0.0)
+
+
 MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
-    (LEAK, {"zero": lambda scores, hidden: scores}),
-    ("The future is minus infinity before the convolution, and whatever touches it becomes infinite or NaN; first it "
-     "must be 0.", {"zero": filled(-math.inf)}),
-    *(("The future is a large negative number before the convolution, and is carried into visible places; first it "
-       "must be 0.", {"zero": filled(value)}) for value in (-1e4, -1e9)),
-    ("Before the convolution the past is set to 0, and the future is kept; it is the other way round.", {"before": past}),
-    ("Before the convolution each query's score with its own token is set to 0, too; only the future is.", {"before": strict}),
-    ("Before the convolution one later key of each query is kept; the last one that counts is its own token.",
-     {"before": one_ahead}),
+    *ZEROS,
     ("Before the convolution query i is taken for token i; the n queries are the last of m tokens.", {"before": corner}),
     ("After the convolution query i is taken for token i; the n queries are the last of m tokens.", {"after": corner}),
     ("Query i is taken for token i, before the convolution and after it; the n queries are the last of m tokens.",
      {"before": corner, "after": corner}),
-    ("The future is not hidden after the convolution, and the softmax gives it weight.", {"hide": lambda scores, hidden: scores}),
-    ("After the convolution the future is 0, and the softmax gives weight to a score of 0; it must be minus infinity.",
-     {"hide": filled(0.0)}),
-    *(("After the convolution the future is a small number, and the softmax still gives it weight; it must be minus infinity.",
-       {"hide": filled(value)}) for value in (-1.0, -5.0)),
-    ("The future is set to 0 after the softmax, so the visible weights no longer sum to 1.",
-     {"hide": lambda scores, hidden: scores, "answer": lambda weights, scores, given: weights * ~future(*given.shape[2:])}),
-    ("After the convolution each query's own token is hidden, too.", {"after": strict}),
-    ("After the convolution one later key is visible.", {"after": one_ahead}),
-    ("After the convolution the past is hidden, and the future is visible.", {"after": past}),
-    (f"The kernel {TURNED}", {"kernel": lambda kernel: kernel.flip(1, 2)}),
-    (f"The kernel's axis of queries {TURNED}", {"kernel": lambda kernel: kernel.flip(1)}),
-    (f"The kernel's axis of keys {TURNED}", {"kernel": lambda kernel: kernel.flip(2)}),
-    ("The kernel's axes are exchanged: (heads, c_q, c_k), rows for queries and columns for keys.",
-     {"kernel": lambda kernel: kernel.mT}),
-    ("All heads use the kernel of head 0; each has its own.", {"kernel": lambda kernel: kernel[:1].expand_as(kernel)}),
-    ("All heads use the mean of the kernels; each has its own.",
-     {"kernel": lambda kernel: kernel.mean(0, keepdim=True).expand_as(kernel)}),
-    ("A head uses the kernel of its neighbour; each has its own.", {"kernel": lambda kernel: kernel.roll(1, 0)}),
-    ("The heads are added up in the convolution; each keeps its own table (groups=heads).", {"slide": all_heads}),
-    ("The kernel is divided by its sum; its weights are used as they are.",
-     {"kernel": lambda kernel: kernel / kernel.sum((1, 2), keepdim=True)}),
-    ("The kernel goes through a softmax; its weights are used as they are.",
-     {"kernel": lambda kernel: kernel.flatten(1).softmax(-1).view_as(kernel)}),
-    ("Only the last row of the kernel is used: earlier queries do not count.", {"kernel": lambda kernel: kernel[:, -1:]}),
-    ("Only the middle column of the kernel is used: neighbouring keys do not count.",
-     {"kernel": lambda kernel: kernel[..., kernel.size(2) // 2, None]}),
-    *WINDOWS,
+    *HIDDEN,
     ("There are no zeros around the table, so it shrinks; the result is as large as the scores.",
-     {"window": lambda c_q, c_k: (0, 0, 0, 0), "hide": lambda scores, hidden: scores}),
+     {"above": lambda c_q: (0, 0), "beside": lambda c_k: (0, 0), "hide": lambda scores, hidden: scores}),
     ("There are c_q - 1 rows too many; cut the result to n queries.",
-     {"window": lambda c_q, c_k: (c_k // 2, c_k // 2, c_q - 1, c_q - 1), "hide": lambda scores, hidden: scores}),
-    ("What lies outside of the table is a copy of its edge; it counts as 0.", {"pad": edge("copy")}),
-    ("What lies outside of the table is its other end; it counts as 0.", {"pad": edge("wrap")}),
-    ("The softmax runs over the queries; each query shares out its weight among the keys (dim=-1).",
-     {"normalize": lambda scores: scores.softmax(-2).nan_to_num()}),
-    ("The softmax runs over the heads; each query shares out its weight among the keys (dim=-1).",
-     {"normalize": lambda scores: scores.softmax(1).nan_to_num()}),
-    ("The softmax runs over queries and keys at once; each query has a weight of 1 to share out.",
-     {"normalize": lambda scores: scores.flatten(-2).softmax(-1).view_as(scores)}),
-    ("The softmax is missing: these are the convolved scores.", {"normalize": lambda scores: scores}),
-    ("The softmax is taken twice.", {"normalize": lambda scores: scores.softmax(-1).softmax(-1)}),
-    ("These are the logarithms of the weights.", {"normalize": lambda scores: scores.log_softmax(-1)}),
+     {"above": lambda c_q: (c_q - 1, c_q - 1), "hide": lambda scores, hidden: scores}),
+    *SOFTMAXES,
     ("The softmax comes before the convolution; here the scores are convolved, and then become weights.",
      {"zero": lambda scores, hidden: scores.masked_fill(hidden, -math.inf).softmax(-1), "normalize": lambda scores: scores,
       "hide": filled(0.0)}),
@@ -202,6 +157,10 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
      {"answer": lambda weights, scores, given: (scores + given).softmax(-1)}),
     ("The convolved scores are divided by a square root; scores come in scaled, and the kernel's weights stay as they are.",
      {"normalize": lambda scores: (scores / scores.size(-1) ** 0.5).softmax(-1)}),
+    ("The convolved scores are multiplied by a square root; scores come in scaled, and the kernel's weights stay as they are.",
+     {"normalize": lambda scores: (scores * scores.size(-1) ** 0.5).softmax(-1)}),
+    ("0 times infinity is NaN, so a mask cannot be multiplied by minus infinity; use masked_fill.",
+     {"hide": lambda scores, hidden: scores + hidden * -math.inf}),
     ("The weights are returned with the scores; return the weights alone.", {"answer": lambda weights, scores, given: (weights, scores)}),
     ("The mean of all samples is returned; each has its own table.",
      {"answer": lambda weights, scores, given: weights.mean(0, keepdim=True).expand_as(weights)}),
@@ -215,6 +174,8 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     ("No gradient flows back: the result is detached or made inside no_grad.",
      {"answer": lambda weights, scores, given: weights.detach()}),
 ))  # fmt: skip
+MISTAKES += families(RIGHT)
+MISTAKES += [Mistake(says, answer) for says, answer in WHOLE]
 
 EXERCISE = Exercise(
     name="convolve_scores", answer="convolved_weights", title="Scores that ask their neighbours", kind="Implement",
