@@ -1,14 +1,17 @@
 """Attention with a convolution before the softmax and one behind it, in steps, and its judge."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 import torch
 
 from attncourse.grading.compare import plain
 from attncourse.grading.exercise import Calls, cases_of
-from attncourse.grading.exercises.multi_token._convolved import Convolved, as_it_is, filled
+from attncourse.grading.exercises.multi_token._convolved import Convolved, as_it_is, filled, future
 from attncourse.grading.recipe import Recipe
+from attncourse.grading.symptoms import same
 
 BEHIND = Convolved(zero=as_it_is, hide=filled(0.0), normalize=as_it_is)
 
@@ -43,6 +46,7 @@ class Twice:
         return self.answer(self.mix(weights, value), weights)
 
 
+KEPT = 4  # tokens that the twins of a case share
 TWINS = ("later queries", "later keys", "later values")  # what the cases behind the first change
 
 
@@ -61,23 +65,53 @@ class Leaks(Calls):
         if later:
             b, h, i, j = later[0]
             return f"A later key has weight: in sample {b} and head {h}, query {i} gives {weights[b, h, i, j].item():.3g} to key {j}."
-        changed = int((cases[0].args[0] != cases[1].args[0]).any(-1).nonzero()[:, 2].min())
         for what, (_, twin) in zip(TWINS, pairs[1:], strict=True):
             moved = [
                 ~torch.isclose(x, y, rtol=1e-3, atol=1e-4)
                 for x, y in zip((output, weights), twin, strict=True)
             ]
-            rows = sorted({i for x in moved for i in x[:, :, :changed].nonzero()[:, 2].tolist()})
+            rows = sorted({i for x in moved for i in x[:, :, :KEPT].nonzero()[:, 2].tolist()})
             if rows:
                 return (
-                    f"The first call and the one with other {what} agree up to token {changed - 1}, yet what comes out at "
+                    f"The first call and the one with other {what} agree up to token {KEPT - 1}, yet what comes out at "
                     f"{numbers(rows)} differs: there the {what[6:]} of the future are used."
                 )
         if not torch.allclose(
             output, weights @ cases[0].args[2].to(weights.dtype), rtol=1e-3, atol=1e-4
         ):
             return "There is no leak, but the output is not the returned weights times the values."
+        calls = [
+            [x.get(f"{c.label}, output") for x in (expected, seen)] for c in cases_of(self, seed)
+        ]
+        return one_factor(right[1], weights) or whereabouts(cases_of(self, seed), calls)
+
+
+def one_factor(right, weights) -> str:
+    """Are the rows right, each but for a factor?"""
+    factor = (right * weights).sum(-1, keepdim=True) / right.square().sum(-1, keepdim=True)
+    if not torch.allclose(weights.double(), factor * right, rtol=1e-3, atol=1e-4):
         return ""
+    off = (factor - 1).abs().gt(1e-3).nonzero().tolist()
+    if not off:
+        return ""
+    b, h, i, _ = off[0]
+    return f"There is no leak, and every row of weights is right but for a factor: {factor[b, h, i, 0].item():.3g} in row {i}."
+
+
+def whereabouts(cases, calls) -> str:
+    """Before the softmax or behind it? Told by the two calls in which one of the convolutions changes nothing."""
+    good = {
+        c.label: same(*call)
+        for c, call in zip(cases, calls, strict=True)
+        if "changes nothing" in c.label
+    }
+    first, second = good.values()
+    if first == second:
+        return ""
+    return (
+        f"There is no leak. With {list(good)[second]} the result is right: look at what comes "
+        f"{'behind' if first else 'before'} the softmax."
+    )
 
 
 def numbers(rows: list[int]) -> str:
@@ -87,3 +121,73 @@ def numbers(rows: list[int]) -> str:
 def fits(right, got) -> bool:
     pairs = isinstance(got, tuple) and len(got) == 2
     return pairs and all(plain(y) and y.shape == x.shape for x, y in zip(right, got, strict=True))
+
+
+RIGHT = Twice()
+CENTRED = {"above": lambda c_q: (c_q // 2, (c_q - 1) // 2)}
+FOUND = (  # what lets the future in: says, of the first convolution, of the second
+    ("the future is not set to 0 before the first convolution", {"zero": as_it_is}, {}),
+    (
+        "the window of the first convolution is centred in the queries and looks at later ones",
+        CENTRED,
+        {},
+    ),
+    (
+        "the window of the second convolution is centred in the queries and looks at later ones",
+        {},
+        CENTRED,
+    ),
+    (
+        "the second convolution spreads weights to later keys, and they stay there",
+        {},
+        {"hide": as_it_is},
+    ),
+)
+
+
+def leaks_left() -> Iterator[tuple[str, dict]]:
+    """The code as found, repaired in part."""
+    for number in range(len(FOUND), 0, -1):
+        for left in combinations(FOUND, number):
+            first, second = ({k: f for leak in left for k, f in leak[at].items()} for at in (1, 2))
+            says = "; ".join(leak[0] for leak in left)
+            if number == len(FOUND):
+                says = "all three leaks are there, as in the code as found"
+            elif left == FOUND[1:3]:
+                says = "the window of both convolutions is centred in the queries and looks at later ones"
+            yield (
+                f"The future still gets in: {says}.",
+                {"first": replace(RIGHT.first, **first), "second": replace(BEHIND, **second)},
+            )
+
+
+def before(steps):
+    return {"first": replace(RIGHT.first, **steps)}
+
+
+def behind(steps):
+    return {"second": replace(BEHIND, **steps)}
+
+
+def told(where, mistakes, *changed):
+    """The same mistakes, in one of the convolutions or in both."""
+    for says, steps in mistakes:
+        yield (
+            f"{where}: {says[0].lower()}{says[1:]}",
+            {k: x for f in changed for k, x in f(steps).items()},
+        )
+
+
+def both_before(query, key, value, kernel, kernel_after):
+    """Two convolutions, and then the softmax."""
+    scores = BEHIND(BEHIND(RIGHT.score(query, key).tril(), kernel), kernel_after)
+    weights = scores.masked_fill(future(*scores.shape[2:]), -math.inf).softmax(-1)
+    return weights @ value, weights
+
+
+def past_only(*inputs):
+    """Kernels that weigh no later key, and nothing else is changed."""
+    *given, kernel, after = inputs
+    cut = [k * (torch.arange(k.size(2)) <= k.size(2) // 2) for k in (kernel, after)]
+    first = replace(RIGHT.first, zero=as_it_is)
+    return replace(RIGHT, first=first)(*given, *cut)

@@ -2,12 +2,11 @@
 
 import math
 from dataclasses import replace
-from itertools import combinations
 
 import torch
 import torch.nn.functional as F
 
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.multi_token._convolved import as_it_is, filled
 from attncourse.grading.exercises.multi_token._slips import (
     HIDDEN,
@@ -16,41 +15,30 @@ from attncourse.grading.exercises.multi_token._slips import (
     WINDOWS,
     ZEROS,
 )
-from attncourse.grading.exercises.multi_token._twice import BEHIND, TWINS, Leaks, Twice
+from attncourse.grading.exercises.multi_token._twice import (
+    BEHIND,
+    KEPT,
+    RIGHT,
+    TWINS,
+    Leaks,
+    Twice,
+    before,
+    behind,
+    both_before,
+    leaks_left,
+    past_only,
+    told,
+)
 from attncourse.grading.observe import Case
-
-
-def definition(query, key, value, kernel, kernel_after):
-    """One pair after the other; a convolution adds up the pairs of its window whose key is not later than their query."""
-    heads, n = query.shape[1:3]
-
-    def slid(table, kernel):
-        found = torch.zeros_like(table)
-        c_q, c_k = kernel.shape[1:]
-        for i in range(n):
-            for j in range(i + 1):
-                for a in range(max(c_q - 1 - i, 0), c_q):
-                    row = i - (c_q - 1) + a
-                    for b in range(c_k):
-                        column = j - c_k // 2 + b
-                        if 0 <= column <= row:
-                            found[:, :, i, j] += kernel[:, a, b] * table[:, :, row, column]
-        return found
-
-    scores = torch.einsum("bhid,bhjd->bhij", query, key) / math.sqrt(query.size(-1))
-    scores, weights = slid(scores, kernel), torch.zeros_like(scores)
-    for i in range(n):
-        weights[:, :, i, : i + 1] = scores[:, :, i, : i + 1].softmax(-1)
-    weights = slid(weights, kernel_after)
-    return torch.einsum("bhij,bhje->bhie", weights, value), weights
-
+from attncourse.spec_scores import multi_token_attention as definition
 
 CALLS = (  # what is special; batch, heads, n, d, e, kernel, kernel_after, gradients
-    ("7 tokens", (2, 3, 7, 4, 5), (3, 5), (4, 3), False),
-    *((f"7 tokens, other {what} from one on", (2, 3, 7, 4, 5), (3, 5), (4, 3), False) for what in TWINS),
-    ("kernels with an even number of rows", (1, 2, 6, 3, 4), (2, 3), (2, 5), True),
-    ("kernels of one row", (2, 1, 5, 4, 3), (1, 3), (1, 3), True),
-    ("kernels of one column", (1, 3, 5, 2, 4), (3, 1), (5, 1), False),
+    ("7 tokens", (1, 2, 7, 4, 5), (3, 3), (4, 3), False),
+    *((f"7 tokens, other {what} from one on", (1, 2, 7, 4, 5), (3, 3), (4, 3), False) for what in TWINS),
+    ("kernels with an even number of rows", (2, 3, 4, 3, 4), (2, 3), (2, 5), True),
+    ("a kernel_after that changes nothing", (1, 3, 5, 2, 4), (3, 3), (2, 3), True),
+    ("a kernel that changes nothing", (2, 1, 5, 4, 3), (2, 5), (3, 3), False),
+    ("kernels of one row and of one column", (1, 2, 4, 3, 5), (1, 3), (3, 1), False),
     ("kernels larger than the table", (1, 2, 3, 4, 6), (5, 9), (4, 7), False),
     ("one token", (3, 2, 1, 4, 5), (3, 3), (2, 3), False),
     ("large scores", (1, 2, 5, 4, 3), (2, 3), (3, 3), False),
@@ -65,15 +53,17 @@ def cases(seed: int) -> list[Case]:
         if 0 < len(found) < 1 + len(TWINS):
             at = len(found) - 1
             new, (*given, k, k_after) = (query, key, value)[at], found[0].args
-            given[at] = torch.cat([given[at][:, :, :4], new[:, :, 4:]], 2)
+            given[at] = torch.cat([given[at][:, :, :KEPT], new[:, :, KEPT:]], 2)
             query, key, value, kernels = *given, (k, k_after)
+        if "changes nothing" in what:
+            same = kernels["after" in what]
+            same.zero_()[:, -1, same.size(2) // 2] = 1.0
         if what == "large scores":
-            query = 300 * query
+            query = 100 * query
         found.append(Case(what, (query, key, value, *kernels), gradients=gradients))
     return found
 
 
-RIGHT = Twice()
 ACCEPTED = Accepted(steps=RIGHT)
 
 
@@ -113,31 +103,6 @@ def zeroed_within_the_slide(query, key, value, kernel, kernel_after):
 
 
 @ACCEPTED.add
-def row_by_row(query, key, value, kernel, kernel_after):
-    """Each row is made of the rows up to it, cut to the keys up to it."""
-    n, out = query.size(2), []
-    table = (query @ key.transpose(2, 3)).div(query.size(3) ** 0.5).mul(visible(n))
-
-    def row(table, kernel, i):
-        line = 0
-        for back, weights in enumerate(kernel.flip(1).unbind(1)):
-            if back <= i:
-                line = line + F.conv1d(
-                    table[:, :, i - back],
-                    weights[:, None],
-                    padding=weights.size(1) // 2,
-                    groups=len(kernel),
-                )
-        return line[..., : i + 1]
-
-    rows = [F.pad(row(table, kernel, i).softmax(-1), (0, n - 1 - i)) for i in range(n)]
-    weights = torch.stack(rows, 2)
-    out = [F.pad(row(weights, kernel_after, i), (0, n - 1 - i)) for i in range(n)]
-    weights = torch.stack(out, 2)
-    return weights @ value, weights
-
-
-@ACCEPTED.add
 def shifted_tables_in_float64(query, key, value, kernel, kernel_after):
     query, key, value = query.double(), key.double(), value.double()
     n = query.size(2)
@@ -157,61 +122,54 @@ def shifted_tables_in_float64(query, key, value, kernel, kernel_after):
     return weights @ value, weights
 
 
-FIRST, NOTHING = RIGHT.first, {"zero": as_it_is}
-SPILL = {"hide": as_it_is}
-CENTRED = {"above": lambda c_q: (c_q // 2, (c_q - 1) // 2)}
-FAULTS = (  # of the code as found: says, step before the softmax, step behind it
-    ("The future is not set to 0 before the first convolution", NOTHING, {}),
-    ("the window is centred in the queries and looks at later ones", CENTRED, CENTRED),
-    ("the second convolution spreads weights to later keys, and they stay there", {}, SPILL),
-)
-
-
-def left(*faults):
-    first, second = ({k: f for fault in faults for k, f in fault[at].items()} for at in (1, 2))
-    return {"first": replace(FIRST, **first), "second": replace(BEHIND, **second)}
-
-
-def before(steps):
-    return {"first": replace(FIRST, **steps)}
-
-
-def behind(steps):
-    return {"second": replace(BEHIND, **steps)}
-
-
-TWO = [
-    (f"Two leaks are left. {one[0]}; {two[0]}.", left(one, two))
-    for one, two in combinations(FAULTS, 2)
-]
+early = Twice(second=as_it_is)
+spilt = Twice(second=replace(BEHIND, hide=as_it_is))
 MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
-    ("All three leaks are still there, as in the code as found.", left(*FAULTS)),
-    *TWO,
-    ("One leak is left: the future is not set to 0 before the first convolution.", left(FAULTS[0])),
-    ("One leak is left: in both convolutions the window is centred in the queries and looks at later ones.", left(FAULTS[1])),
-    ("One leak is left: the second convolution spreads weights to later keys, and they stay there.", left(FAULTS[2])),
-    ("The window is centred in the queries of the first convolution, and looks at later ones; the second is repaired.", before(CENTRED)),
-    ("The window is centred in the queries of the second convolution, and looks at later ones; the first is repaired.", behind(CENTRED)),
+    *leaks_left(),
     ("After the second convolution the rest of each row is scaled to the sum 1; these weights need not sum to 1.",
      {"finish": lambda w: w / w.sum(-1, keepdim=True)}),
     ("A second softmax is taken after the second convolution; the weights stay as they come out of it, with 0 for later keys.",
      behind({"hide": filled(-math.inf), "normalize": lambda w: w.softmax(-1)})),
     ("After the second convolution later keys are minus infinity; no softmax follows, so they must be 0.", behind({"hide": filled(-math.inf)})),
+    *(("After the second convolution each row is divided by the sum of its weights without their signs, or cut off at 0; they "
+       "stay as they come out of it.", {"finish": change}) for change in (
+        lambda w: w / w.abs().sum(-1, keepdim=True), lambda w: w.clamp(min=0.0) / w.clamp(min=0.0).sum(-1, keepdim=True).clamp(min=1e-9))),
+    ("A second softmax is taken after the second convolution; the weights stay as they come out of it, with 0 for later keys.",
+     {"finish": lambda w: w.softmax(-1)}),
+    ("A second softmax is taken after the second convolution; the weights stay as they come out of it, with 0 for later keys.",
+     {"second": replace(BEHIND, hide=as_it_is), "finish": lambda w: w.softmax(-1).tril()}),
+    ("The weights before the second convolution are added to those behind it; return the convolved ones alone.",
+     {"second": replace(BEHIND, answer=lambda w, table, given: w + given)}),
     ("Weights below 0 are cut off after the second convolution; they may be there.", {"finish": lambda w: w.clamp(min=0.0)}),
-    ("The second convolution is missing.", {"second": lambda weights, kernel: weights}),
-    ("The first convolution is missing.", {"first": lambda scores, kernel: replace(FIRST, slide=lambda table, kernel: scores)(scores, kernel)}),
+    ("The second convolution is missing.", {"second": as_it_is}),
+    ("The first convolution is missing.", before({"pad": as_it_is, "slide": as_it_is})),
     ("The two kernels are exchanged: kernel comes before the softmax, kernel_after behind it.", {"kernels": lambda k, after: (after, k)}),
     ("The first kernel is used twice; kernel_after comes behind the softmax.", {"kernels": lambda k, after: (k, k)}),
     ("The scores are not divided by sqrt(head_dim).", {"score": lambda q, k: q @ k.mT}),
     ("The scores are divided by head_dim instead of its square root.", {"score": lambda q, k: q @ k.mT / q.size(-1)}),
-    ("The returned weights are those before the second convolution, and the output is, too.", {"second": lambda w, k: w}),
     ("Only the output is returned; return (output, weights).", {"answer": lambda o, w: o}),
     ("The order is (weights, output); return (output, weights).", {"answer": lambda o, w: (w, o)}),
     ("The weights are transposed before they meet the values: rows are queries.", {"mix": lambda w, v: w.mT @ v}),
     ("The returned weights are detached; gradients flow through them.", {"answer": lambda o, w: (o, w.detach())}),
-    *((f"Before the softmax: {says}", before(steps)) for says, steps in (*ZEROS[1:], *HIDDEN, *SOFTMAXES, *KERNELS, *WINDOWS[2:])),
-    *((f"After the softmax: {says}", behind(steps)) for says, steps in (*KERNELS, *WINDOWS[2:])),
+    *told("Before the softmax", (*ZEROS[1:], *HIDDEN, *SOFTMAXES, *KERNELS, *WINDOWS[1:]), before),
+    *told("After the softmax", (*KERNELS, *WINDOWS[1:]), behind),
+    *told("In both convolutions", (*KERNELS, *WINDOWS[1:]), before, behind),
 ))  # fmt: skip
+
+
+MISTAKES += [Mistake(says, answer) for says, answer in (
+    ("The output is right, but the returned weights are those before the second convolution.",
+     lambda *inputs: (RIGHT(*inputs)[0], early(*inputs)[1])),
+    ("The returned weights are right, but the output is made of those before the second convolution.",
+     lambda *inputs: (early(*inputs)[0], RIGHT(*inputs)[1])),
+    ("The output is right, but the returned weights still have numbers for later keys.",
+     lambda *inputs: (RIGHT(*inputs)[0], spilt(*inputs)[1])),
+    ("The returned weights are right, but the output is made of weights that later keys still have.",
+     lambda *inputs: (spilt(*inputs)[0], RIGHT(*inputs)[1])),
+    ("Both convolutions come before the softmax; kernel_after comes behind it.", both_before),
+    ("The kernels' weights for later keys are set to 0; they stay: a neighbour that is later than its own query is what counts as 0.",
+     past_only),
+)]  # fmt: skip
 
 EXERCISE = Exercise(
     name="repair_leak", answer="without_leaks", title="Three ways into the future", kind="Repair",
