@@ -58,6 +58,16 @@ def disentangled_attention(
     return scaled_dot_product_attention(query, key, value, attn_mask, is_causal, scale, moved)
 
 
+def document_bias(table: Tensor, alpha: Tensor, beta: Tensor):
+    """score -> score + alpha(h) table(clip(i - j)) + beta(h), the middle of the table being distance 0."""
+    reach = table.size(0) // 2
+
+    def moved(score, b, h, i, j):
+        return score + alpha[h] * table[max(-reach, min(reach, i - j)) + reach] + beta[h]
+
+    return moved
+
+
 def convolve(table: Tensor, kernel: Tensor) -> Tensor:
     """out(b, h, i, j) = sum_a sum_c kernel(h, a, c) table(b, h, i - (c_q - 1) + a, j - c_k // 2 + c)."""
     batch, heads, n, m = table.shape

@@ -147,10 +147,10 @@ def disentangled_attention(
     if is_causal:
         attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device)
     # A factor on the small tensors is the same as one on the large tables.
-    c2p, p2c = _position_terms(query * scale, key * scale, pos_key, pos_query, bucket, p2c)
-    added = c2p if p2c is None else p2c if c2p is None else c2p.add_(p2c)
-    if added is not None:
-        attn_mask = mask(added, attn_mask)
+    scaled = (query * scale, key * scale)
+    terms = [x for x in _position_terms(*scaled, pos_key, pos_query, bucket, p2c) if x is not None]
+    if terms:
+        attn_mask = mask(terms[0].add_(terms[1]) if len(terms) == 2 else terms[0], attn_mask)
     elif attn_mask is not None:
         check_mask(attn_mask, axes=4)
     scale = scale if content else 0.0

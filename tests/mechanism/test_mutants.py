@@ -22,6 +22,9 @@ HOMES = {
     **dict.fromkeys(("longformer", "bigbird", "reach"), ("cases_global", "claims_global")),
     **dict.fromkeys(("sinks", "streaming"), ("cases_sinks", "claims_sinks")),
     "differential": ("cases_differential", "claims_differential"),
+    **dict.fromkeys(
+        ("disentangled", "document_bias"), ("cases_disentangled", "claims_disentangled")
+    ),
     **dict.fromkeys(("multi_token", "talking_heads"), ("cases_multi_token", "claims_multi_token")),
 }
 DEAR = {

@@ -26,6 +26,8 @@ MODULES = {  # in the order of their imports
     "reach": "lab.reach",
     "rolling": "variants.rolling",
     "differential": "variants.differential",
+    "disentangled": "variants.disentangled",
+    "document_bias": "variants.document_bias",
     "talking_heads": "variants.talking_heads",
     "multi_token": "variants.multi_token",
 }
