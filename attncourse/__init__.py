@@ -29,6 +29,7 @@ from attncourse.variants.disentangled import (
 from attncourse.variants.document_bias import DocumentBiasAttention
 from attncourse.variants.flash import flash_attention
 from attncourse.variants.latent import LatentAttention
+from attncourse.variants.linear import LinearAttention, LinearCache, linear_attention
 from attncourse.variants.longformer import LongformerAttention, longformer_attention
 from attncourse.variants.multi_token import MultiTokenAttention, convolve, multi_token_attention
 from attncourse.variants.rolling import RollingKVCache
@@ -57,6 +58,8 @@ __all__ = [
     "GroupedQueryAttention",
     "KVCache",
     "LatentAttention",
+    "LinearAttention",
+    "LinearCache",
     "LongformerAttention",
     "MultiHeadAttention",
     "MultiQueryAttention",
@@ -80,6 +83,7 @@ __all__ = [
     "flash_attention",
     "group_kv_heads",
     "lab",
+    "linear_attention",
     "longformer_attention",
     "masks",
     "merge_heads",

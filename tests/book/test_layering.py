@@ -33,13 +33,13 @@ GROUND = ("steps", "masks", "scores", "positions")
 MAY_IMPORT = {
     **dict.fromkeys(("mods", "positions", "spec", "cost"), ()),
     **dict.fromkeys(("steps", "masks", "scores"), ("mods",)),
-    **dict.fromkeys(("spec_sparse", "spec_scores"), ("spec",)),
+    **dict.fromkeys(("spec_sparse", "spec_scores", "spec_linear"), ("spec",)),
     "layers": GROUND,
     "cache": (*GROUND, "layers"),
     "variants": ("mods", *GROUND, "layers", "cache", "variants"),
     "lab": (*GROUND, "layers", "cache", "variants", "lab"),
     "show": ("show",),
-    "grading": ("grading", "spec", "spec_sparse", "spec_scores"),
+    "grading": ("grading", "spec", "spec_sparse", "spec_scores", "spec_linear"),
     "attngrade": ("attngrade", "grading"),  # nothing of the course imports it
 }
 BOOTSTRAP = {"importlib", "os", "subprocess", "sys"}

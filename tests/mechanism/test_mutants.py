@@ -20,6 +20,7 @@ HOMES = {
     **dict.fromkeys(("online", "tiled", "flash"), ("cases_flash", "claims_flash")),
     **dict.fromkeys(("window", "rolling"), ("cases_window", "claims_window")),
     **dict.fromkeys(("longformer", "bigbird", "reach"), ("cases_global", "claims_global")),
+    "linear": ("cases_linear", "claims_linear"),
     **dict.fromkeys(("sinks", "streaming"), ("cases_sinks", "claims_sinks")),
     "differential": ("cases_differential", "claims_differential"),
     **dict.fromkeys(

@@ -28,6 +28,7 @@ MODULES = {  # in the order of their imports
     "differential": "variants.differential",
     "disentangled": "variants.disentangled",
     "document_bias": "variants.document_bias",
+    "linear": "variants.linear",
     "talking_heads": "variants.talking_heads",
     "multi_token": "variants.multi_token",
 }
