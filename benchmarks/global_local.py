@@ -135,9 +135,9 @@ def difference(pair) -> str:
     return f"{largest:.0e}"
 
 
-def table(name: str, make, largest: str, what: str) -> None:
+def table(name: str, make, largest: str, what: str, lengths: tuple[int, ...] = LENGTHS) -> None:
     rows, milliseconds, worst = [], [[], []], 0.0
-    for length in LENGTHS:
+    for length in lengths:
         made = make(length)
         with torch.no_grad():
             forward = best_seconds(*(call for _, call in made), repeats=8)
@@ -150,7 +150,7 @@ def table(name: str, make, largest: str, what: str) -> None:
         peaks = [peak_bytes(training_step(*pair)) / 2**20 for pair in made[:2]]
         rows.append([f"{length:,}", *cells, *(round(peak, 1) for peak in peaks)])
         print(name, rows[-1], flush=True)
-    exponents = [round(growth(LENGTHS, row), 2) for row in milliseconds]
+    exponents = [round(growth(lengths, row), 2) for row in milliseconds]
     kept = "kept" if worst <= LIMIT else "broken"
     write_table(
         name,
