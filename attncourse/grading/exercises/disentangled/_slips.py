@@ -8,7 +8,6 @@ from torch.nn.functional import normalize
 from attncourse.grading.exercise import Mistake
 from attncourse.grading.exercises.disentangled._rows import Term
 
-
 ENDS = "row 0 belongs to distance -span and all below, row span to distance 0, the last row to span - 1 and more"
 UNSCALED = (
     "the three terms are scaled together, once they are added up. Return the products as they are"
