@@ -106,7 +106,7 @@ def multi_token_attention(
     visible: Tensor | None = None,
     added: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Output and weights of golovneva2025, section 3; without kernels, of shazeer2020.
+    """Output and weights of golovneva2025, section 3; without kernels, of shazeer2020b.
 
     Args:
         visible: (n, m) or (b, h, n, m); None: query i reads keys 0..i.

@@ -1,6 +1,6 @@
 """Scores that know more, against who else computes them on the same weights, and against plain attention.
 
-    python benchmarks/scores.py [disentangled]
+    python benchmarks/scores.py [disentangled] [multi_token]
 
 Time and memory are taken as in `global_local.py`, and transformers' layers end before the output projection here, too.
 """
@@ -8,13 +8,20 @@ Time and memory are taken as in `global_local.py`, and transformers' layers end 
 import sys
 
 import torch
+import torch.nn.functional as F
 from global_local import HEADS, WIDTH, difference, full_attention, table
+from results import write_table
+from timing import best_seconds
 from torch import nn
 
-from attncourse import DisentangledAttention
+from attncourse import DisentangledAttention, multi_token_attention, scaled_dot_product_attention
+from attncourse.lab.memory import peak_bytes
+from attncourse.variants.multi_token import identity_kernel
 
 SPAN, FURTHEST = 256, 512  # of DeBERTa's third version
+KERNEL = (6, 11)  # queries and keys, as in the language models of golovneva2025
 LENGTHS = (256, 512, 1024, 2048)
+MULTI_TOKEN_LIMIT = 3.0  # times explicit attention, forward
 
 
 def deberta_layers(buckets: bool) -> tuple[nn.Module, nn.Module]:
@@ -79,7 +86,74 @@ def disentangled_table() -> None:
         table("disentangled_buckets" if buckets else "disentangled", make, equal, said, LENGTHS)
 
 
-SECTIONS = {"disentangled": disentangled_table}
+def multi_token(length: int, dtype=torch.float32, kernel=None) -> list[tuple[list, callable]]:
+    """(inputs, call) of a kernel before, one before and one behind, explicit attention, and torch's fused one."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (1, HEADS, length, WIDTH // HEADS)
+    qkv = [torch.randn(shape, generator=generator, dtype=dtype) for _ in range(3)]
+    if kernel is None:
+        kernel = 0.1 * torch.randn(HEADS, *KERNEL, generator=generator, dtype=dtype)
+    return [
+        ([*qkv, kernel], lambda: multi_token_attention(*qkv, kernel)[0]),
+        ([*qkv, kernel], lambda: multi_token_attention(*qkv, kernel, kernel_after=kernel)[0]),
+        (qkv, lambda: scaled_dot_product_attention(*qkv, is_causal=True)),
+        (qkv, lambda: F.scaled_dot_product_attention(*qkv, is_causal=True)),
+    ]
+
+
+def training_step(inputs: list, call) -> callable:
+    return lambda: torch.autograd.grad(call().square().mean(), inputs)
+
+
+def largest_difference() -> float:
+    """With kernels that change nothing, all four are causal attention; between them, in float64."""
+    made = multi_token(512, torch.float64, identity_kernel(HEADS, KERNEL).double())
+    first, *others = (call() for _, call in made)
+    return max((first - other).abs().max().item() for other in others)
+
+
+def multi_token_table() -> None:
+    difference = largest_difference()
+    assert difference < 1e-12, difference
+    rows, worst, second = [], 0.0, 0.0
+    for length in LENGTHS:
+        made = multi_token(length)
+        forward = best_seconds(*(call for _, call in made), repeats=8)
+        for x in made[0][0]:
+            x.requires_grad_()
+        steps = [training_step(*pair) for pair in made]
+        cells = []
+        for ours, _, explicit, fused in (forward, best_seconds(*steps, repeats=4)):
+            cells += [round(1e3 * ours, 1), round(ours / explicit, 2), round(ours / fused, 1)]
+        worst = max(worst, cells[1])
+        second = max(second, round(forward[1] / forward[2], 2))
+        peaks = [round(peak_bytes(steps[k]) / 2**20, 1) for k in (0, 2)]
+        rows.append([f"{length:,}", *cells, *peaks])
+        print("multi_token", rows[-1], flush=True)
+    kept = "kept" if worst <= MULTI_TOKEN_LIMIT else "broken"
+    write_table(
+        "multi_token",
+        caption="Time and memory of multi-token attention, relative to explicit and to fused attention",
+        note=f"Float32, batch 1, {HEADS} heads of width {WIDTH // HEADS}, a kernel of {KERNEL[0]} queries and {KERNEL[1]} keys before the "
+        f"softmax, causal, one thread, CPU time. With kernels that change nothing the three are equal to {difference:.0e} in "
+        f"float64. The milliseconds are those of multi-token attention. Limit: forward at most {MULTI_TOKEN_LIMIT:g} times as long "
+        f"as explicit attention, it is {kept}: at most {worst} times, and {second} with a second kernel behind the softmax.",
+        columns=[
+            "length",
+            "forward, ms",
+            "times explicit attention",
+            "times torch's fused",
+            "forward and backward, ms",
+            "times explicit attention",
+            "times torch's fused",
+            "MiB of both",
+            "explicit attention, MiB",
+        ],
+        rows=rows,
+    )  # fmt: skip
+
+
+SECTIONS = {"disentangled": disentangled_table, "multi_token": multi_token_table}
 
 
 def main(*names: str) -> None:

@@ -32,9 +32,9 @@ def convolve(
     Raises:
         ValueError: an even c_k, which has no middle.
 
-    Cost: 2 c_q c_k n m FLOPs per head; c_q - 1 rows more than the table has.
+    Cost: 2 c_q c_k n m FLOPs per head, and three copies of the table, one with c_q - 1 rows more.
     Reduces to: `table` when the kernel is 1 in the middle of its last row, and 0 elsewhere.
-    Source: golovneva2025, section 3.1.
+    Source: golovneva2025, section 3.
     Chapter: 17_multi_token.
     """
     heads, rows, columns = kernel.shape
@@ -83,7 +83,7 @@ def multi_token_attention(
     Raises:
         ValueError: a kernel of even width, or shapes that do not fit. TypeError: an integer mask.
 
-    Cost: `convolve` on top of `attncourse.steps.attention`, and no fused version: the n m weights are stored.
+    Cost: `convolve` on top of `attncourse.steps.attention`; torch has no fused version, so the n m weights are stored.
     Reduces to: causal `attncourse.steps.attention` when the kernel is the identity's.
     Source: golovneva2025, section 3.
     Chapter: 17_multi_token.

@@ -20,7 +20,7 @@ def mix_heads(
 
     Cost: 2 h^2 n m FLOPs.
     Reduces to: `table` when the matrix is the identity.
-    Source: shazeer2020, section 3.
+    Source: shazeer2020b.
     Chapter: 17_multi_token.
     """
     return torch.einsum("hg,bgnm->bhnm", matrix, table)
@@ -51,7 +51,7 @@ def talking_heads_attention(
 
     Cost: 4 h^2 n m FLOPs more than `attncourse.steps.attention`.
     Reduces to: `attncourse.steps.attention` when both matrices are the identity.
-    Source: shazeer2020, section 3.
+    Source: shazeer2020b.
     Chapter: 17_multi_token.
     """
     key, value = (repeat_heads(x, query.size(1)) for x in (key, value))
