@@ -56,8 +56,8 @@ def relative_index(
 
     Args:
         n, m: number of queries and of keys.
-        span: half the table's rows. Row ``span`` is distance 0, row 0 all keys that are ``span`` or more behind
-            the query, the last row all that are ``span - 1`` or more before it.
+        span: half the table's rows. Row ``span`` is distance 0; row 0 is for all keys that come ``span`` places
+            or more after the query, the last row for all that come ``span - 1`` or more before it.
         bucket: the number of each distance i - j; ``None`` keeps the distance.
 
     Reduces to: i - j + span where |i - j| < span.
@@ -134,8 +134,8 @@ def disentangled_attention(
     Raises:
         ValueError: nothing to score by, another ``p2c``, or tables that are not (h, 2 span, d).
 
-    Cost: 2 d (n + m) rows FLOPs a head beside `attncourse.steps.attention`, and two tables of n m numbers; the
-        products with the tables are n rows numbers. No (n, m, d) tensor is made.
+    Cost: 2 d (n + m) 2 span FLOPs a head beside `attncourse.steps.attention`, and two tables of n m numbers, made
+        out of two of 2 span n and 2 span m. No (n, m, d) tensor is made.
     Reduces to: `attncourse.steps.attention` when both tables are ``None``.
     Source: he2021, section 3.1.
     Chapter: 16_disentangled.
@@ -166,10 +166,11 @@ class DisentangledAttention(SelfAttention):
 
     Args:
         embed_dim, num_heads, bias: as in `MultiHeadAttention`.
-        span: the table has 2 span rows; without ``furthest``, distances beyond share its ends.
+        span: the table has 2 span rows, and distances beyond share its ends.
         terms: which of ``"c2p"`` and ``"p2c"`` are added.
         content: ``False`` leaves out content to content.
-        furthest: distances get their row by ``log_bucket(distance, span, furthest)``.
+        furthest: the rows are logarithmic buckets and reach this far: ``log_bucket(distance, span, furthest)``.
+            ``None`` gives each distance a row of its own.
         share_proj: the matrices of keys and queries project the table too, as in DeBERTa's second version.
         p2c: see `disentangled_attention`.
         positions: ``other.positions`` shares that layer's table, as all layers of DeBERTa share one.
@@ -247,7 +248,6 @@ class DisentangledAttention(SelfAttention):
 
 @decode.register
 def _(layer: DisentangledAttention, x, cache, **options):
-    """A cache does not know the distances of its keys; DeBERTa reads the whole text at once."""
     raise TypeError(f"{type(layer).__name__} does not decode: call it on all tokens")
 
 
