@@ -40,11 +40,16 @@ class Raised:
 class Described(str):
     """What was seen, in words; two with the same words before the colon are the same."""
 
+    @property
+    def kind(self) -> str:
+        """The words before the colon, a plain text: where there is no colon, partition gives back itself."""
+        return str(self).partition(":")[0]
+
     def __eq__(self, other):
-        return isinstance(other, Described) and self.partition(":")[0] == other.partition(":")[0]
+        return isinstance(other, Described) and self.kind == other.kind
 
     def __hash__(self):
-        return hash(self.partition(":")[0])
+        return hash(self.kind)
 
 
 def plain(x: Any) -> bool:

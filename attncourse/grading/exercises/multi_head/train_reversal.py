@@ -1,14 +1,15 @@
 """Exercise train_reversal: a trained model that says sequences backwards, judged on new ones."""
 
 import warnings
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from attncourse.grading.compare import Described, Raised
+from attncourse.grading.compare import Described
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistake, Mistakes
-from attncourse.grading.observe import run
+from attncourse.grading.trained import drawn_like, facts_of, share, with_parameters
 
 VOCAB, LENGTH, MAX_PARAMETERS, THRESHOLD = 20, 12, 20_000, 0.99
 NAMES = (
@@ -22,29 +23,11 @@ NAMES = (
 )
 
 
-@torch.no_grad()
 def facts(model, seed: int) -> dict:
     """What the model does on sequences that it has not seen."""
-    if not isinstance(model, nn.Module):
-        kind = "a class; make an instance" if isinstance(model, type) else type(model).__name__
-        return {NAMES[0]: kind}
-    modes = [(module, module.training) for module in model.modules()]
-    own = [(p, p.data) for p in model.parameters()]
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(VOCAB, (83, LENGTH), generator=generator)
-    given = tokens.to(own[0][0].device if own else tokens.device, copy=True)
-    try:
-        judged = run(judge, model.eval(), given, generator)
-    finally:
-        for module, mode in modes:
-            module.training = mode
-        for p, data in own:
-            p.data = data
-    judged = (judged,) if isinstance(judged, Raised) else judged
-    count = sum(p.numel() for p, _ in own)
-    small = count <= MAX_PARAMETERS or Described(f"too many: it learns {count:,}")
-    seen = dict(zip(NAMES, (True, small, *judged), strict=False))
-    return seen | {NAMES[-1]: torch.equal(tokens, given.cpu())}
+    return facts_of(model, NAMES, MAX_PARAMETERS, tokens, partial(judge, generator=generator))
 
 
 def judge(model, tokens, generator) -> tuple:
@@ -71,7 +54,7 @@ def judge_skill(model, tokens, before, generator):
     answer: else ``forward`` knows the order. ``before`` is what the model says with its own parameters.
     """
     own, every = [p.data for p in model.parameters()], range(len(tokens))
-    drawn = [torch.randn(p.shape, generator=generator).to(p) for p in own]
+    drawn = drawn_like(model, generator)
     place, replaced, mixes = torch.arange(len(tokens)) % LENGTH, tokens.clone(), False
     replaced[every, place] = (tokens[every, place] + 7) % VOCAB
     for factor in (0, 1, -1):
@@ -90,18 +73,6 @@ def judge_skill(model, tokens, before, generator):
         if share(with_parameters(model, numbers, tokens).argmax(dim=-1), before) < 0.9:
             return f"with {words} it answers something else"
     return True
-
-
-def with_parameters(model, numbers, tokens):
-    """What a model of any kind (scripted, traced) says with these numbers in its parameters."""
-    for p, data in zip(model.parameters(), numbers, strict=True):
-        p.data = data
-    return model(tokens.clone())
-
-
-def share(a, b) -> float:
-    """Share of the places in which two tensors agree."""
-    return (a == b).double().mean().item()
 
 
 def describe(model, tokens, logits) -> Described:

@@ -1,14 +1,15 @@
 """Exercise train_forecaster: a trained model that goes on with a noisy wave, judged on new ones."""
 
 import math
+from functools import partial
 
 import torch
 from torch import nn
 
-from attncourse.grading.compare import Described, Raised
+from attncourse.grading.compare import Described
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
-from attncourse.grading.observe import run
+from attncourse.grading.trained import drawn_like, facts_of, with_parameters
 
 LENGTH, HORIZON, NOISE, MAX_PARAMETERS, THRESHOLD = 24, 8, 0.2, 50_000, 0.2
 NAMES = (
@@ -32,29 +33,12 @@ def signals(generator: torch.Generator, batch: int):
     return past, clean[:, LENGTH:]
 
 
-@torch.no_grad()
 def facts(model, seed: int) -> dict:
     """What the model does on signals that it has not seen."""
-    if not isinstance(model, nn.Module):
-        kind = "a class; make an instance" if isinstance(model, type) else type(model).__name__
-        return {NAMES[0]: kind}
-    modes = [(module, module.training) for module in model.modules()]
-    own = [(p, p.data) for p in model.parameters()]
     generator = torch.Generator().manual_seed(seed)
     past, future = signals(generator, 600)
-    given = past.to(own[0][0].device if own else past.device, copy=True)
-    try:
-        judged = run(judge, model.eval(), given, future, generator)
-    finally:
-        for module, mode in modes:
-            module.training = mode
-        for p, data in own:
-            p.data = data
-    judged = (judged,) if isinstance(judged, Raised) else judged
-    count = sum(p.numel() for p, _ in own)
-    small = count <= MAX_PARAMETERS or Described(f"too many: it learns {count:,}")
-    seen = dict(zip(NAMES, (True, small, *judged), strict=False))
-    return seen | {NAMES[-1]: torch.equal(past, given.cpu())}
+    rest = partial(judge, future=future, generator=generator)
+    return facts_of(model, NAMES, MAX_PARAMETERS, past, rest)
 
 
 def judge(model, past, future, generator) -> tuple:
@@ -89,7 +73,7 @@ def likeness(said, future) -> float:
 def skill(model, past, future, said, generator):
     """True when other parameters forecast nothing, but almost the same parameters do."""
     own = [p.data for p in model.parameters()]
-    drawn = [torch.randn(p.shape, generator=generator).to(p) for p in own]
+    drawn = drawn_like(model, generator)
     for factor in (0, 1, -1):
         other = with_parameters(model, [factor * p for p in drawn], past)
         if error(other, future) < 0.35 or abs(likeness(other, future)) > 0.85:
@@ -100,12 +84,6 @@ def skill(model, past, future, said, generator):
         if (again - said).square().mean() > 0.02:
             return f"with {words} it forecasts something else"
     return True
-
-
-def with_parameters(model, numbers, past):
-    for p, data in zip(model.parameters(), numbers, strict=True):
-        p.data = data
-    return model(past.clone())
 
 
 def linear_fit() -> torch.Tensor:

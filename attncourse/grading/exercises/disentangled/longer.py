@@ -1,0 +1,137 @@
+"""Exercise longer: a model that copies what stood three places back, and still does when sequences grow."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from attncourse.grading.compare import Raised
+from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
+from attncourse.grading.exercises.disentangled._copiers import (
+    VOCAB,
+    WAVES,
+    Convolution,
+    Copier,
+    Rows,
+    bias_at,
+    by_bias,
+    by_hill,
+    by_rows,
+    by_table,
+    by_waves,
+    distance,
+    hot,
+    rows_of,
+)
+from attncourse.grading.exercises.disentangled._lengths import BACK, LENGTH, NAMES, facts
+
+
+@dataclass(frozen=True)
+class Lengths(Facts):
+    """`Facts` that knows what it means when a model is right at one length and wrong at another."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        short, *longer = (seen.get(name) for name in NAMES[3:6])
+        wrong = next((x for x in longer if x not in (True, None)), None)
+        if short is not True or wrong is None:
+            return ""
+        if isinstance(wrong, Raised):
+            return STUCK
+        return OLD if "much better" in wrong else THIN
+
+
+class Forward(nn.Module):
+    """Any function of the tokens and of one parameter."""
+
+    def __init__(self, function, numbers):
+        super().__init__()
+        self.function, self.numbers = function, nn.Parameter(numbers.clone())
+
+    def forward(self, tokens):
+        return self.function(tokens, self.numbers)
+
+
+EYE, AT_3 = 9 * torch.eye(VOCAB), bias_at(BACK)
+ACCEPTED = Accepted(
+    a_number_for_each_distance=Copier(by_bias, AT_3),
+    a_table_that_the_query_consults=Copier(by_table, AT_3.expand(VOCAB, -1)),
+    sines_turned_by_learned_angles=Copier(by_waves, WAVES),
+    a_hill_around_a_learned_distance=Copier(by_hill, torch.tensor([3.0, 4.0])),
+    a_convolution=Convolution(),
+    double_precision=Copier(by_bias, AT_3).double(),
+    causal=Copier(
+        lambda t, x: by_bias(t, x).masked_fill(distance(t.size(1)) < 0, -torch.inf), AT_3
+    ),
+    log_probabilities=Copier(by_bias, AT_3, after=lambda y, t: y.log_softmax(-1)),
+)
+
+
+def shift(tokens, by=BACK):
+    return tokens.roll(by, 1)
+
+
+def attends(**changed):
+    return Copier(**{"scores": by_bias, "numbers": AT_3} | changed)
+
+
+GUESSES = torch.rand(VOCAB, VOCAB, generator=torch.Generator().manual_seed(3))
+OLD = "The places that training did not have go wrong: a table of absolute places knows nothing of new ones. Let scores depend on i - j."
+STUCK = ("At length 16 it runs, and at another length it raises an error: something in it has a length of its own, such as a table of positions, a mask "
+         "or a view. Read the length from tokens.size(1), and let scores depend on i - j, clipped.")  # fmt: skip
+THIN = ("It gets worse the more keys there are: the weight of the right one is not far enough above that of all others together. Train longer, or let the "
+        "query consult the table (query times a vector for each distance), which grows a larger gap.")  # fmt: skip
+BY_HAND = "forward knows the order, by a shift, an index, or a mask that leaves one key; which distance counts should be learned."
+MISTAKES = Mistakes(Mistake(says, model) for says, model in (
+    ("This is the class; check an instance.", Copier),
+    ("This is a function; wrap it in a torch.nn.Module with parameters.", hot),
+    (STUCK, Rows()),
+    (OLD, Copier(by_rows, rows_of(64, 16))),
+    (OLD, Copier(lambda t, x: by_rows(t, x, lambda i: i.clamp(max=15)), rows_of(16))),
+    (OLD, Copier(lambda t, x: by_rows(t, x, lambda i: i % 16), rows_of(16))),
+    (STUCK, Rows(32)),
+    (THIN, attends(numbers=bias_at(BACK, 1.7))),
+    (THIN, attends(numbers=bias_at(BACK, 2.0))),
+    ("The table ends too early: distance 3 shares its row with all that are further, so their mean is read. Make the table longer than the distance.",
+     Copier(lambda t, x: by_bias(t, x, 3), bias_at(3, 20.0, 3))),
+    *((f"It says {where}; the target is the token three places back: tokens[:, :-3] belongs to logits[:, 3:].", attends(numbers=bias_at(back)))
+      for where, back in (("the token itself", 0), ("what stands 2 places back", 2), ("what stands 4 places back", 4), ("what stands 1 place back", 1))),
+    ("It reads three places ahead: tokens[:, :-3] belongs to logits[:, 3:], and not the other way round.", attends(numbers=bias_at(-3))),
+    ("It is untrained, or it has learned next to nothing. Guessing has a loss of log(16) = 2.77.", attends(numbers=torch.zeros(17))),
+    ("It is untrained, or it has learned next to nothing. Guessing has a loss of log(16) = 2.77.", Forward(lambda t, x: x[t], GUESSES)),
+    ("It learned, but not enough: train longer, or with another learning rate.", attends(numbers=bias_at(BACK, 0.8))),
+    ("The model has more than 10,000 parameters; one layer 32 wide has half of that.",
+     Copier(lambda t, x: by_bias(t, x[0]), AT_3.expand(700, -1))),
+    ("The batch of the training is built in; read it from tokens.", attends(before=lambda t: t.view(64, LENGTH))),
+    (STUCK, attends(scores=lambda t, x: by_bias(t, x).view(LENGTH, LENGTH))),
+    ("forward changes the tokens of its caller in place.", attends(before=lambda t: t.clamp_(max=VOCAB - 2))),
+    *((says, attends(after=lambda y, t, change=change: change(y))) for says, change in (
+        ("It says one token everywhere. Is the loss NaN, or do the logits ignore the input?", torch.zeros_like),
+        ("The logits are (batch, vocabulary, place), as for cross_entropy; return (batch, n, 16).", lambda y: y.transpose(1, 2)),
+        ("The first three places are left out; return logits at all places, those need not be right.", lambda y: y[:, 3:]),
+        ("One place is answered for each sequence, or tokens are returned; return logits of shape (batch, n, 16).", lambda y: y[:, -1]),
+        ("Logits and weights come out together; return the logits alone.", lambda y: (y, None)),
+        ("Some logits are not finite; the training has diverged, or a row has no key.", lambda y: y.masked_fill(y < 1, -torch.inf)),
+        ("A sequence gets another answer in a batch than alone: samples are mixed.", lambda y: y + 9 * y[:1] * (len(y) > 9)),
+    )),
+    ("The answer is written into forward, or it sits where model.parameters() does not see it.", attends(learned=False)),
+    ("The answer is written into forward; a parameter only scales it.", Forward(lambda t, x: x * hot(shift(t)), torch.ones(()))),
+    (BY_HAND, Forward(lambda t, x: x[shift(t)], EYE)),
+    (BY_HAND, Forward(lambda t, x: x[shift(t)] + 0.1 * x[t], EYE)),
+    (BY_HAND, Copier(lambda t, x: x[0].expand(t.size(1), t.size(1)).masked_fill(distance(t.size(1)).clamp(max=3) < 3, -1e9)
+                     .masked_fill(distance(t.size(1)) > 3, -1e9), AT_3)),
+))  # fmt: skip
+
+EXERCISE = Exercise(
+    name="longer", answer="model", title="Three places back, at any length", kind="Train",
+    points=3, difficulty=3, minutes=30, needs="section 'Longer than trained: 16 to 32' of chapter 16",
+    judge=Lengths(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
+    hints=(
+        "No place may have a number of its own: what the model learns must be about distances. Leave out the embedding of positions, and let the "
+        "scores know i - j, clipped to a span of, say, 8.",
+        "A table of one vector for each clipped distance, (17, width): the query's products with all of them are (batch, n, 17), and gather picks "
+        "for each pair the one at clamp(i - j, -8, 8) + 8. Add that to query @ key.mT and divide by sqrt(2 * width).",
+        "Embedding(16, 32), three Linear(32, 32) for query, key and value, the table, Linear(32, 16) for the logits; Adam with lr=1e-2, 200 steps "
+        "of 64 new sequences of length 16, and cross_entropy of logits[:, 3:] against tokens[:, :-3].",
+    ),
+)  # fmt: skip

@@ -1,0 +1,171 @@
+"""Exercise toeplitz_test: a test that tells a table of relative biases from an absolute one."""
+
+import numpy as np
+import torch
+
+from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
+from attncourse.grading.exercises.disentangled._biases import cases
+from attncourse.grading.exercises.disentangled._heads import Heads
+from attncourse.grading.exercises.disentangled._told import (
+    Told,
+    apart,
+    definition,
+    deviation,
+    in_place,
+    near,
+    neighbours,
+    square,
+    tables,
+    visible,
+    within,
+)
+
+RIGHT = Told()
+ACCEPTED = Accepted(diagonal_after_diagonal=RIGHT, tuple_of_bools=Told(answer=tuple))
+
+
+@ACCEPTED.add
+def neighbours_with_a_small_tolerance(bias):
+    """Not 1e-4: forty steps may add up."""
+    return near(bias[:, 1:, 1:], bias[:, :-1, :-1], 1.2e-5).flatten(1).all(1)
+
+
+@ACCEPTED.add
+def made_again_of_the_first_row_and_column(bias):
+    n, m = bias.shape[1:]
+    numbers = torch.cat([bias[:, 1:, 0].flip(1), bias[:, 0]], dim=1)
+    again = numbers[:, n - 1 + torch.arange(m) - torch.arange(n)[:, None]]
+    return ((again == bias) | ((again - bias).abs() < 1e-4)).all(-1).all(-1)
+
+
+@ACCEPTED.add
+def loops_of_numpy(bias):
+    _, n, m = bias.shape
+    tables = np.nan_to_num(bias.numpy(), neginf=-1e9)
+    return np.array([all(np.ptp(t.diagonal(d)) < 5e-4 for d in range(-n + 1, m)) for t in tables])
+
+
+@ACCEPTED.add
+def largest_and_smallest_by_scatter(bias):
+    h, n, m = bias.shape
+    index = (torch.arange(m) - torch.arange(n)[:, None] + n - 1).flatten().expand(h, -1)
+    ends = [
+        torch.zeros(h, n + m - 1).scatter_reduce(1, index, bias.flatten(1), how, include_self=False)
+        for how in ("amin", "amax")
+    ]
+    return [
+        torch.equal(a, b) or (b - a).nan_to_num(0, posinf=9).max().item() < 1e-4
+        for a, b in zip(*ends, strict=True)
+    ]
+
+
+@ACCEPTED.add
+def deviations_of_whole_diagonals(bias):
+    finite = torch.where(bias.isinf(), -1e6, bias.double())
+    n, m = bias.shape[1:]
+    spread = [finite.diagonal(k, 1, 2).std(-1, correction=0) for k in range(1 - n, m)]
+    return torch.stack(spread).amax(0) < 1e-4
+
+
+@ACCEPTED.add
+def distances_in_a_dictionary(bias):
+    """Ones and zeros, entry by entry."""
+    found = []
+    for table in bias:
+        first = {}
+        found.append(int(all(
+            (x == (y := first.setdefault(i - j, x))) or abs(x - y) < 5e-5
+            for i, row in enumerate(table.tolist()) for j, x in enumerate(row)
+        )))  # fmt: skip
+    return torch.tensor(found)
+
+
+@ACCEPTED.add
+def not_a_number_is_no_difference(bias):
+    def told(table):
+        diagonals = [table.diagonal(k) for k in range(1 - table.size(0), table.size(1))]
+        return not any(((x - x[0]).abs() > 3e-4).any() for x in diagonals)
+
+    return tuple(map(told, bias))
+
+
+NAN = "Minus infinity minus minus infinity is NaN, so masks spoil the comparison; two hidden entries agree, as == or isclose say."
+LONG = ("Each number is compared with its neighbour on the diagonal alone; a drift that is slower than the tolerance goes unseen. "
+        "Compare with the first, or the largest with the smallest.")  # fmt: skip
+SMALL = ("The tolerance is too small: numbers that differ by rounding, by less than 1e-5, agree. == has no tolerance, and that of allclose "
+         "is next to nothing near 0; say rtol=0, atol=1e-4.")  # fmt: skip
+LARGE = "The tolerance is too large: from 1e-3 on a difference is real."
+WHICH = "Only {}; a table is relative if every diagonal is constant."
+MISTAKES = Mistakes([
+    *(RIGHT.but(says, constant=constant) for says, constant in (
+        *((LONG, neighbours(tol)) for tol in (1e-4, 5e-4, 1e-3)),
+        (NAN, lambda x: ((x - x[:, :1]).abs() < 1e-4).all(1)),
+        ("The standard deviation of a single number is NaN (unless correction=0), and the corners of each table are diagonals of one number.",
+         lambda x: deviation(x) < 1e-4),
+        *((SMALL, within(tol)) for tol in (0, 1e-7, 1e-6)),
+        (SMALL, lambda x: torch.isclose(x, x[:, :1]).all(1)),
+        *((LARGE, within(tol)) for tol in (2e-3, 1e-2, 0.1, 1.0)),
+        ("The numbers of a diagonal are compared without abs(): what is smaller than the first goes unseen.", lambda x: (apart(x) < 1e-4).all(1)),
+        ("The numbers of a diagonal are compared without abs(): what is larger than the first goes unseen.", lambda x: (apart(x) > -1e-4).all(1)),
+        ("Only the ends of a diagonal are compared (a sum of its steps does the same); a number between them can be another.", lambda x: near(x[:, 0], x[:, -1])),
+        ("Only the first two numbers of a diagonal are compared; all of them must agree.", lambda x: near(x[:, :2], x[:, :1]).all(1)),
+        ("Hidden entries are left out; a mask that hides some of a diagonal makes the table absolute.", visible),
+    )),
+    *(RIGHT.but(WHICH.format(what), offsets=offsets) for what, offsets in (
+        ("the main diagonal is looked at", lambda n, m: [0]),
+        ("the main diagonal and those above are looked at, where j >= i", lambda n, m: range(m)),
+        ("the main diagonal and those below are looked at, where j <= i", lambda n, m: range(1 - n, 1)),
+        ("diagonals up to the number of queries are looked at, and tables may have more keys", lambda n, m: range(1 - n, min(n, m))),
+        ("diagonals up to the number of keys are looked at, and tables may have more queries", lambda n, m: range(1 - min(n, m), m)),
+        ("diagonals that a square table has are looked at, and tables may have more keys or more queries",
+         lambda n, m: range(1 - min(n, m), min(n, m))),
+        ("the diagonals next to the main one are looked at", lambda n, m: range(max(1 - n, -1), min(m, 2))),
+        ("the diagonals beside the main one are looked at, and not itself", lambda n, m: [d for d in range(1 - n, m) if d]),
+    )),
+    RIGHT.but(WHICH.format("the square part of the table is looked at"), table=square),
+    RIGHT.but("The last row is never looked at.", table=lambda b: b[:, : max(1, b.size(1) - 1)]),
+    RIGHT.but("The last column is never looked at.", table=lambda b: b[..., : max(1, b.size(2) - 1)]),
+    RIGHT.but("The first row or column is never looked at.", table=lambda b: b[:, min(1, b.size(1) - 1) :, min(1, b.size(2) - 1) :]),
+    RIGHT.but("The weights are compared instead of the biases; a softmax divides each row by a sum of its own.", table=lambda b: b.softmax(-1)),
+    RIGHT.but("Entries are compared along i + j, from the upper right to the lower left; i - j is constant along the other diagonals.",
+              table=lambda b: b.flip(2)),
+    RIGHT.but("Minus infinity becomes 0, and a number near 0 is not hidden.", table=lambda b: b.nan_to_num(neginf=0.0)),
+    RIGHT.but("The right verdicts, but hidden entries are filled in the caller's table; work on a copy.", table=in_place),
+    RIGHT.but("It is enough here that one diagonal is constant; all must be.", every=lambda found: found.any(0)),
+    *(RIGHT.but(says, answer=answer) for says, answer in (
+        ("True and False are exchanged: True is for a relative table.", lambda x: [not y for y in x]),
+        ("One verdict for all heads is returned; each head has a table of its own.", all),
+        ("All heads of a table get the same verdict; each has its own.", lambda x: [all(x)] * len(x)),
+        ("All heads of a table get the same verdict; each has its own.", lambda x: [x[0]] * len(x)),
+        ("Only the first head is told.", lambda x: x[:1]),
+        ("The numbers of the relative heads are returned; return True or False for each head.", lambda x: [k for k, y in enumerate(x) if y]),
+        ("Words are returned; return True or False for each head.", lambda x: ["relative" if y else "absolute" for y in x]),
+        ("The relative heads are counted; return True or False for each head.", sum),
+        ("Nothing is returned; is `return` missing?", lambda x: None),
+    )),
+    tables("That asks whether the columns are constant: a function of j alone.", lambda b: near(b, b[:, :1])),
+    tables("That asks whether the rows are constant: a function of i alone.", lambda b: near(b, b[..., :1])),
+    tables("That asks whether the whole table is constant.", lambda b: near(b, b[:, :1, :1])),
+    tables("That asks whether the square part of the table is symmetric; a function of i - j need not be.",
+           lambda b: near(square(b), square(b).mT)),
+    tables("The table is rolled against itself, so its last row and column are compared with the first ones.",
+           lambda b: near(b, b.roll((1, 1), (1, 2)))),
+    Mistake("Each table of truth values is returned as a whole; say one for each head, whether all of it agrees.",
+            lambda bias: near(bias[:, 1:, 1:], bias[:, :-1, :-1])),
+    Mistake("How far the numbers of the diagonals lie apart is returned; say whether that is rounding.",
+            lambda bias: (bias[:, 1:, 1:] - bias[:, :-1, :-1]).abs().flatten(1).sum(1)),
+])  # fmt: skip
+
+EXERCISE = Exercise(
+    name="toeplitz_test", answer="is_relative", title="Relative, or nearly?", kind="Implement",
+    points=2, difficulty=3, minutes=15, needs="section 'P P^T knows places, not distances' of chapter 16",
+    judge=Heads(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    hints=(
+        "Draw a small table whose entry is i - j, and mark all entries that are 0, all that are 1, all that are -1. Where do they stand?",
+        "A function of i - j has the same number all along each diagonal, from the upper left to the lower right. torch.diagonal(table, k) "
+        "gives one of them; for k take all whole numbers from 1 - n to m - 1.",
+        "For each head and each k: compare the numbers of the diagonal with its first one, by torch.isclose(..., rtol=0, atol=1e-4), "
+        "which knows that two minus infinities agree. A head is relative if all of its diagonals agree with themselves.",
+    ),
+)  # fmt: skip
