@@ -1,0 +1,148 @@
+"""Which key a head reads whose kernel was written by hand, and what such a kernel says."""
+
+import json
+import math
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attncourse.grading.compare import Described, Raised, plain
+from attncourse.grading.exercise import Calls, cases_of
+
+MATCH, TEXTS = 20.0, 6  # the score of a key with the letter that is asked for; texts of each head
+A, B, LETTERS = 0, 1, "ABcdefg"
+HEADS = (  # what the head looks for, which key of a text that is
+    ("the B of 'AB'", lambda text, j: text[j] == B and text[j - 1 : j] == [A]),
+    ("the A of 'AB'", lambda text, j: text[j] == A and text[j + 1 : j + 2] == [B]),
+    ("what stands between A and B in 'A?B'", lambda text, j: text[j - 1 : j] == [A] and text[j + 1 : j + 2] == [B]),
+    ("the B without an A right before it", lambda text, j: text[j] == B and text[j - 1 : j] != [A]),
+)  # fmt: skip
+PIECES = (  # what the head looks for, in turn, and what else stands in its texts; ? is any other letter
+    (("AB",), ("A?B", "BA", "A", "B")),
+    (("AB",), ("A?B", "BA", "B", "A")),
+    (("A?B",), ("AB", "BA", "B?A", "A??B")),
+    (("B", "BA", "ABB"), ("AB", "A", "AB", "A?")),
+)
+
+
+def write(head: int, place: int, g: torch.Generator) -> list[int]:
+    """A text of letters in which this head should read one key, at the start, at the end or anywhere."""
+    found, others = PIECES[head]
+    while True:
+        pieces = [others[k] for k in torch.randperm(len(others), generator=g)]
+        pieces.insert(
+            (0, len(pieces))[place] if place < 2 else place % 4, found[place % len(found)]
+        )
+        text = "?".join(pieces) if place < 2 else "?" + "?".join(pieces) + "??"
+        blanks = torch.randint(2, len(LETTERS), (len(text),), generator=g).tolist()
+        letters = [LETTERS.index(x) if x != "?" else y for x, y in zip(text, blanks, strict=True)]
+        if len(wanted(head, letters)) == 1:
+            return letters
+
+
+def wanted(head: int, text: list[int]) -> list[int]:
+    return [j for j in range(len(text)) if HEADS[head][1](text, j)]
+
+
+@lru_cache(maxsize=64)
+def tables(seed: int, c_q: int) -> tuple[Tensor, Tensor, list[list[list[int]]]]:
+    """Scores of c_q queries (texts, heads, c_q, keys), which keys are there, and which should be read."""
+    g = torch.Generator().manual_seed(seed)
+    texts = [[write(head, place, g) for place in range(TEXTS)] for head in range(len(HEADS))]
+    asks = torch.randint(0, len(LETTERS), (TEXTS, len(HEADS), c_q), generator=g)
+    asks[..., -2:] = torch.tensor([A, B])
+    longest = max(len(text) for of_head in texts for text in of_head)
+    letters = torch.tensor([[t + [-1] * (longest - len(t)) for t in of_head] for of_head in texts])
+    letters = letters.transpose(0, 1)
+    scores = MATCH * (asks[..., None] == letters[:, :, None]).double()
+    right = [[wanted(head, text) for text in of_head] for head, of_head in enumerate(texts)]
+    return scores, letters >= 0, right
+
+
+def read(kernels: Tensor, scores: Tensor, there: Tensor) -> list[list[list[int]]]:
+    """For each head and text the keys with more than a tenth of the largest weight of the last query."""
+    side = kernels.size(2) // 2
+    line = F.conv2d(scores, kernels[:, None], padding=(0, side), groups=len(kernels))[:, :, 0]
+    line = line.masked_fill(~there, -torch.inf)
+    read = line > line.amax(-1, keepdim=True) - math.log(10)
+    return [[text.nonzero()[:, 0].tolist() for text in of_head] for of_head in read.unbind(1)]
+
+
+def as_kernels(found, c_q: int, c_k: int) -> Tensor | str:
+    """The answer as one tensor, or what is wrong with it."""
+    if isinstance(found, list | tuple) and len(found) == len(HEADS) and all(map(plain, found)):
+        found = torch.stack(list(found)) if len({x.shape for x in found}) == 1 else found
+    if type(found).__name__ == "ndarray" and found.dtype.kind in "iuf":
+        found = torch.from_numpy(found)
+    if not plain(found) or found.dtype == torch.bool:
+        got = "booleans" if plain(found) else type(found).__name__
+        return f"expected a tensor of numbers, got {'nothing; is `return` missing?' if found is None else got}"
+    shape = (len(HEADS), c_q, c_k)
+    if found.shape != shape:
+        return f"expected shape {shape}, got {tuple(found.shape)}"
+    return (
+        found.double()
+        if found.isfinite().all()
+        else "some numbers are not finite, and 0 times infinity is NaN"
+    )
+
+
+class Reads(Calls):
+    """Judges kernels by what each head then reads; `read` says how. Any numbers will do that find the right key."""
+
+    def observe(self, answer, seed: int):
+        sizes = {f"{case.label}, output": case.args for case in cases_of(self, seed)}
+        for what, found in super().observe(answer, seed):
+            if what not in sizes:
+                yield what, found
+                continue
+            kernels = found if isinstance(found, Raised) else as_kernels(found, *sizes[what])
+            yield what, kernels if not isinstance(kernels, Tensor) else True
+            if isinstance(kernels, Tensor):
+                yield from self._heads(
+                    kernels, what.removesuffix(", output"), seed + sum(sizes[what])
+                )
+
+    def _heads(self, kernels: Tensor, label: str, seed: int):
+        scores, there, right = tables(seed + kernels.size(2), kernels.size(1))
+        for head, found in enumerate(read(kernels, scores, there)):
+            keys = [key for (key,) in right[head]]
+            seen = f"in {TEXTS} texts it should read keys {keys}, and reads {found}"
+            yield f"{label}, head {head}, {HEADS[head][0]}", found == right[head] or seen
+        yield f"{label}, kernels", Described(f"kernels: {json.dumps(kernels.tolist())}")
+
+    def notice(self, expected, seen, seed: int) -> str:
+        for case in cases_of(self, seed):
+            kernels = seen.get(f"{case.label}, kernels")
+            for head, (says, _) in enumerate(HEADS if kernels else ()):
+                if seen[f"{case.label}, head {head}, {says}"] is not True:
+                    table = json.loads(kernels.partition(": ")[2])[head]
+                    return f"With {case.label}, head {head} looks for {in_words(table)}. It should read {says}."
+        return ""
+
+
+def in_words(kernel: list[list[float]]) -> str:
+    """What the numbers of a kernel that matter say."""
+    rows, middle = len(kernel), len(kernel[0]) // 2
+    entries = {(a - rows, b - middle): x for a, row in enumerate(kernel) for b, x in enumerate(row)}
+    large = max(map(abs, entries.values()))
+    matter = {place: x for place, x in entries.items() if abs(x) > 0.1 * large}
+    if MATCH * large < 2.5:
+        return "nothing: all its numbers are so small that the weights of all keys stay alike"
+    if len(matter) > 4:
+        return f"too much: {len(matter)} of its {len(entries)} numbers matter"
+    asked = {-1: "B", -2: "A"}
+    told = [
+        f"{asked.get(a, 'the letter of an earlier query')} {where(b)} ({x:+.3g})"
+        for (a, b), x in matter.items()
+    ]
+    return " and ".join(told)
+
+
+def where(offset: int) -> str:
+    if not offset:
+        return "at the key itself"
+    count = f"{abs(offset)} keys" if abs(offset) > 1 else "one key"
+    return f"{count} {'before' if offset < 0 else 'behind'}"
