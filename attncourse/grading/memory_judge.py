@@ -74,3 +74,8 @@ class MemoryLimited:
 
     def expected(self, seed: int) -> dict[str, Any]:
         return expected_of(self.calls, seed) | {self.title: True}
+
+    def notice(self, expected: dict[str, Any], seen: dict[str, Any], seed: int) -> str:
+        """What the judge of the results notices, of these."""
+        noticed = getattr(self.calls, "notice", lambda *_: "")
+        return noticed(expected, {k: x for k, x in seen.items() if k != self.title}, seed)

@@ -8,6 +8,18 @@ from torch import Tensor
 
 from attncourse.grading.compare import Raised, difference, plain
 
+# What an error of torch or Python means, where it says little to whoever meets it for the first time.
+MEANS = (
+    ("Boolean value of Tensor with more than one value", "A whole tensor is asked whether it is true, by if, and, or, not, min, max or "
+     "filter. Decide for each number, as torch.where does; or ask whether it is None."),
+    ("Index tensor must have the same number of dimensions", "gather and scatter need an index with as many axes as the tensor has: put "
+     "the missing ones in front, and expand them."),
+    ("Expected dtype int32/int64 for index", "An index is made of whole numbers: / gives others, // and .long() do not."),
+    ("must be integers or slices, not", "An index is made of whole numbers: / gives others, // and .long() do not."),
+    ("tensors used as indices must be", "An index is made of whole numbers: / gives others, // and .long() do not."),
+    ("is out of bounds for", "An index points beyond the end of its axis."),
+    ("modified by an inplace operation", "A tensor is changed in place that the gradient still needs: write a = a + b, not a += b."),
+)  # fmt: skip
 # bfloat16 keeps 8 bits; a few roundings in a row lose two or three of them.
 COARSE = 0.03
 
@@ -21,10 +33,25 @@ def symptom(expected: dict[str, Any], seen: dict[str, Any]) -> str:
     ]
     if not pairs:
         return _changed(expected, seen) or _lost_gradient(expected, seen)
-    for explains in (_reordered, _reshaped, _rounded, _not_a_number, _alone):
+    for explains in (_raised, _uncalled, _reordered, _reshaped, _rounded, _not_a_number, _alone):
         if said := explains(pairs, sum(what.endswith(", output") for what in expected)):
             return said
     return ""
+
+
+def _raised(pairs, calls: int) -> str:
+    """One error in most of what is wrong, and what it means."""
+    errors = [s.message for _, _, s in pairs if isinstance(s, Raised)]
+    if 2 * len(errors) < len(pairs):
+        return ""
+    found = {next((means for words, means in MEANS if words in error), "") for error in errors}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _uncalled(pairs, calls: int) -> str:
+    """Functions instead of what they return."""
+    uncalled = all(callable(s) and not isinstance(s, Tensor) for _, _, s in pairs)
+    return "A function is returned; return what it gives when it is called." if uncalled else ""
 
 
 def same(expected: Any, seen: Any, tolerance: float = 1e-3) -> bool:

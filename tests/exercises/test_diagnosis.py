@@ -137,6 +137,8 @@ def only_once(query, key, value):
         (in_bfloat16, "right to about two digits"),
         (without_key, "no gradient flows back to key"),
         (lambda *x: None, "expected 2 results, got None; is `return` missing?"),
+        (lambda q, k, v: attention(q if q else k, k, v), "asked whether it is true"),
+        (lambda q, k, v: lambda: attention(q, k, v), "return what it gives when it is called"),
         (not_a_number, "NaN or infinite numbers here: 1 key"),
         (only_once, "only this one does not: large scores"),
     ],

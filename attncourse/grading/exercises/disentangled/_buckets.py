@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from attncourse.grading.compare import plain
+from attncourse.grading.compare import Raised, plain
 from attncourse.grading.exercise import Calls, cases_of
 from attncourse.grading.recipe import Recipe
 
@@ -61,6 +61,11 @@ class Kinds(Calls):
 
     def notice(self, expected, seen, seed: int) -> str:
         found = {}
+        lines = [
+            x for x in cases_of(self, seed) if isinstance(seen.get(f"{x.label}, output"), Raised)
+        ]
+        if lines and all(case.args[0].dim() > 1 for case in lines):
+            return "It fails where distance is a table; it can have any shape."
         for case in cases_of(self, seed):
             right, got = (x.get(f"{case.label}, output") for x in (expected, seen))
             distance, buckets, furthest = case.args

@@ -35,6 +35,7 @@ class Term:
     Args:
         keys: the tokens are keys, and ``count`` is the number of queries; else the other way round.
         distance: (i, j, n, m) -> query's position minus key's.
+        span: table -> half of its rows.
         row: (distance, span) -> row of the table.
         tokens, table: what is made of them first.
         scores: (tokens, table, index) -> scores; ``None`` means the right one.
@@ -43,6 +44,7 @@ class Term:
 
     keys: bool = False
     distance: Callable = lambda i, j, n, m: i - j
+    span: Callable = lambda table: table.size(1) // 2
     row: Callable = lambda distance, span: (distance + span).clamp(0, 2 * span - 1)
     tokens: Callable = lambda tokens: tokens
     table: Callable = lambda table: table
@@ -53,14 +55,14 @@ class Term:
     def __call__(self, tokens, table, count):
         n, m = (count, tokens.size(2)) if self.keys else (tokens.size(2), count)
         far = self.distance(torch.arange(n)[:, None], torch.arange(m), n, m)
-        index = self.row(far, table.size(1) // 2)
+        index = self.row(far, self.span(table))
         scores = self.scores or (of_keys if self.keys else of_queries)
         return self.finish(scores(self.tokens(tokens), self.table(table), index), tokens, table)
 
 
 CALLS = (  # what is special; b h n m d, span
     ("2 samples, 3 heads, 4 queries, 7 keys, head_dim 5, span 3", (2, 3, 4, 7, 5), 3),
-    ("8 queries, 3 keys, span 4", (1, 2, 8, 3, 6), 4),
+    ("8 queries, 3 keys, span 5", (1, 2, 8, 3, 6), 5),
     ("as many queries as keys: 6, span 2", (3, 2, 6, 6, 4), 2),
     ("a table longer than the text: span 9", (2, 4, 3, 5, 7), 9),
     ("span 1", (2, 1, 7, 5, 3), 1),
@@ -80,6 +82,18 @@ def drawn_cases(seed: int, keys: bool) -> list[Case]:
     return found
 
 
+def in_words(shape: tuple[int, ...], sizes: dict[str, int]) -> str:
+    """A shape with the names of its axes, where their sizes tell."""
+    names = {size: name for name, size in sizes.items()}
+    both = {
+        a * b: f"{one} * {two}"
+        for one, a in sizes.items()
+        for two, b in sizes.items()
+        if one != two
+    }
+    return f"({', '.join(names.get(x) or both.get(x) or str(x) for x in shape)})"
+
+
 @dataclass(frozen=True)
 class Rows(Calls):
     """`Calls` that reads from the scores which token was multiplied with which row."""
@@ -89,11 +103,23 @@ class Rows(Calls):
     def notice(self, expected, seen, seed: int) -> str:
         for case in cases_of(self, seed):
             right, got = (x.get(f"{case.label}, output") for x in (expected, seen))
-            if not plain(got) or got.shape != right.shape:
+            if not plain(got):
                 return ""
+            if got.shape != right.shape:
+                return self._form(right, got, *case.args[:2])
             if says := self._told(right, got.double(), *case.args[:2]):
                 return f"{case.label}: {says}"
         return ""
+
+    def _form(self, right: Tensor, got: Tensor, tokens: Tensor, table: Tensor) -> str:
+        axes = dict(
+            zip(
+                ("2 span", "d", "batch", "heads", "n", "m"),
+                (*table.shape[1:], *right.shape),
+                strict=True,
+            )
+        )
+        return f"The result has the shape {in_words(got.shape, axes)}; it should be (batch, heads, n, m)."
 
     def _told(self, right: Tensor, got: Tensor, tokens: Tensor, table: Tensor) -> str:
         if torch.allclose(got, right, atol=1e-4):

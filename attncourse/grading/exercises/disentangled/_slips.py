@@ -39,6 +39,13 @@ SLIPS = {  # the step of a `Term`: what is said, with {words} to be filled in, a
          lambda x, k: 2 * k - 1 - (x + k).clamp(0, 2 * k - 1)),
         ("All pairs read the row of distance 0.", lambda x, k: 0 * x + k),
     ),
+    "span": (
+        ("Half of head_dim is taken for the span; it is half of the table's rows, size(1) // 2.", lambda t: t.size(2) // 2),
+        ("The span is one too small: the table has 2 * span rows, so it is size(1) // 2.", lambda t: (t.size(1) - 1) // 2),
+        ("The span is one too large: the table has 2 * span rows, so it is size(1) // 2.", lambda t: t.size(1) // 2 + 1),
+        ("Half of the number of heads is taken for the span; it is half of the table's rows, size(1) // 2.", lambda t: t.size(0) // 2),
+        ("The number of heads is taken for the span; it is half of the table's rows, size(1) // 2.", lambda t: t.size(0)),
+    ),
     "distance": (
         ("The distance is j - i here; it is the query's position minus the key's, i - j.{paper}", lambda i, j, n, m: j - i),
         ("The row is chosen by the key's position alone; it is by the distance i - j.", lambda i, j, n, m: j + 0 * i),
@@ -49,6 +56,7 @@ SLIPS = {  # the step of a `Term`: what is said, with {words} to be filled in, a
     "table": (
         ("All heads read the table of head 0; each has its own.", lambda t: t[:1].expand_as(t)),
         ("All heads read the mean of the tables; each has its own.", lambda t: t.mean(0, keepdim=True).expand_as(t)),
+        ("All heads read the sum of the tables; each has its own.", lambda t: t.sum(0, keepdim=True).expand_as(t)),
         ("A head reads the table of another head; each has its own.", lambda t: t.roll(1, 0)),
         ("A head reads the table of another head; each has its own.", lambda t: t.flip(0)),
         ("The table is reshaped to (heads, head_dim, rows), which tears its rows apart; transpose it.",
@@ -84,6 +92,10 @@ SLIPS = {  # the step of a `Term`: what is said, with {words} to be filled in, a
         ("Samples and heads are joined to one axis; keep both.", lambda s, x, t: s.flatten(0, 1)),
         ("A tuple is returned; return the scores alone.", lambda s, x, t: (s,)),
         ("The sign of the scores is turned.", lambda s, x, t: -s),
+        ("The sign of the scores is lost.", lambda s, x, t: s.abs()),
+        ("Scores below 0 are set to 0; a score may be negative.", lambda s, x, t: s.clamp(min=0)),
+        ("gather returns as many samples and heads as the index has: expand it to those of the products.", lambda s, x, t: s[:1, :1]),
+        ("The scores are divided by the root of the table's rows; {unscaled}.", lambda s, x, t: s / t.size(1) ** 0.5),
         ("The scores are rounded to whole numbers.", lambda s, x, t: s.round()),
         ("No gradient flows back: the result is detached or made inside no_grad.", lambda s, x, t: s.detach()),
         ("The products with all rows of the table are returned; each pair picks its own row.", lambda s, x, t: x @ t.mT),

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from attncourse.grading.compare import Raised, difference, plain
 from attncourse.grading.exercise import Calls, cases_of
+from attncourse.grading.exercises.disentangled._rows import in_words
 from attncourse.grading.recipe import Recipe
 
 NAMES = ("c2c", "c2p", "p2c")
@@ -56,6 +57,15 @@ class Factors(Calls):
                 raised.append(case)
             elif difference(right, got):
                 wrong.append((case, got, right))
+                if plain(got) and got.shape != right.shape:
+                    axes = dict(
+                        zip(
+                            ("head_dim", "batch", "heads", "n", "m"),
+                            (case.args[3], *right.shape),
+                            strict=True,
+                        )
+                    )
+                    return f"The result has the shape {in_words(got.shape, axes)}; it should be (batch, heads, n, m)."
         off = [case for case in cases_of(self, seed) if None in case.args[:3]]
         if raised and not wrong and all(case in off for case in raised):
             return "It fails where a term is switched off: that term is None, which cannot be added. Leave it out of the sum."

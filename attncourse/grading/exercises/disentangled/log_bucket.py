@@ -24,7 +24,7 @@ def definition(distance, buckets, furthest):
     return torch.tensor(found).long().view(distance.shape)  # fmt: skip
 
 
-SIZES = (32, 145), (24, 156), (20, 131), (16, 83), (12, 70)  # buckets, furthest
+SIZES = (32, 143), (24, 156), (20, 131), (16, 83), (12, 70)  # buckets, furthest
 
 
 def cases(seed: int) -> list[Case]:
@@ -33,8 +33,8 @@ def cases(seed: int) -> list[Case]:
     some = torch.randint(-400, 400, (3, 17), generator=g)
     drawn = SIZES[int(torch.randint(len(SIZES), (), generator=g))]
     calls = (
-        ("distances 0 to 160, 32 buckets, furthest 145", torch.arange(161), 32, 145),
-        ("distances -45 to 45, 16 buckets, furthest 33", torch.arange(-45, 46), 16, 33),
+        ("distances 0 to 160, 32 buckets, furthest 143", torch.arange(161), 32, 143),
+        ("distances -70 to 70, 16 buckets, furthest 63", torch.arange(-70, 71), 16, 63),
         (f"a table of distances (3, 17), {drawn[0]} buckets, furthest {drawn[1]}", some, *drawn),
         ("queries and keys (5, 7), 8 buckets, furthest 21", torch.arange(5)[:, None] * 9 - torch.arange(7) * 5, 8, 21),
         ("4 buckets, furthest 10", torch.tensor([-300, -3, -2, -1, 0, 1, 2, 3, 8, 300]), 4, 10),
@@ -101,6 +101,12 @@ def log_of(change):
     return {"far": change}
 
 
+def largest_as_furthest(found, distance):
+    """The buckets, as if the largest of these distances were furthest - 1."""
+    half, top = int(found.abs().max() + 1) // 2, int(distance.abs().max())
+    return Buckets(top=lambda furthest: max(top, half + 1))(distance, 2 * half, 0)
+
+
 KEYS_BEHIND = "their buckets are those of the keys before it, with a minus sign"
 MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     ("The sign is lost: keys behind the query, distance < 0, land in the buckets of those before it; the bucket has the sign of "
@@ -133,11 +139,22 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
      log_of(lambda x, half, top: (x / half).log())),
     ("The logarithm is divided by log(furthest - 1); divide by log((furthest - 1) / half).",
      log_of(lambda x, half, top: (x / half).log() / math.log(top))),
-    ("The logarithm is that of the distance; it is that of distance / half.",
+    ("All far distances get the last bucket: the logarithm is that of the distance, not of distance / half, or its share is rounded "
+     "up before it is multiplied by half - 1.",
      log_of(lambda x, half, top: x.log() / math.log(top / half))),
     ("Both logarithms lack the division by half.", log_of(lambda x, half, top: x.log() / math.log(top))),
     ("The logarithms are those of the distance beyond half, distance - half; divide by half.",
      log_of(lambda x, half, top: (x - half + 1).log() / math.log(top - half + 1))),
+    ("The logarithms are not of the same base: log2 or log10 here, log there.", log_of(lambda x, half, top: (x / half).log2() / math.log(top / half))),
+    ("The logarithms are not of the same base: log2 or log10 here, log there.", log_of(lambda x, half, top: (x / half).log() / math.log2(top / half))),
+    ("distance // half is rounded down before its logarithm is taken; divide with /.",
+     log_of(lambda x, half, top: (x // half).log() / math.log(top / half))),
+    ("(furthest - 1) // half is rounded down before its logarithm is taken; divide with /.",
+     log_of(lambda x, half, top: (x / half).log() / math.log(max(top // half, 1.5)))),
+    ("Each far bucket is twice as wide as the one before, whatever furthest is; divide the logarithm by log((furthest - 1) / half).",
+     {**log_of(lambda x, half, top: (x / half).log2()), "steps": lambda half, buckets: 1}),
+    ("The logarithm is divided by that of the largest distance that came; it is by furthest - 1.", {"size": abs, "top": lambda furthest: furthest, "finish": largest_as_furthest}),
+    ("Distance half has bucket half; the far rule begins behind it.", {"near": torch.lt, "whole": lambda far: far.floor() + 1}),
     ("Square roots are taken; take logarithms.", log_of(lambda x, half, top: ((x - half) / (top - half)).sqrt())),
     ("log1p is the logarithm of 1 + x; take that of distance / half.",
      log_of(lambda x, half, top: torch.log1p(x / half) / math.log1p(top / half))),

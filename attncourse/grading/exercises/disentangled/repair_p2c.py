@@ -106,6 +106,8 @@ MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in (
      {"scores": lambda x, t, index: t[:, index]}),
     ("The products are not added up over head_dim; a score is one number.",
      {"scores": lambda x, t, index: x[:, :, None] * t[:, index]}),
+    ("The softmax is taken over the rows of the table; the scores are asked.",
+     {"scores": lambda x, t, index: pick((x @ t.mT).softmax(-1), index.mT).mT}),
     ("The index is returned; return the scores that it picks.", {"scores": lambda x, t, index: index}),
     ("The index is returned; return the scores that it picks.", {"scores": lambda x, t, index: index.expand(*x.shape[:2], -1, -1)}),
 )] + [*slips(RIGHT)])  # fmt: skip

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.disentangled._terms import Factors, Terms, there
 from attncourse.grading.inputs import normal
 from attncourse.grading.mistakes import mistakes_of, softmaxes
@@ -21,7 +21,7 @@ def definition(c2c, c2p, p2c, head_dim):
 
 
 CALLS = (  # what is special; b h n m, head_dim, which terms are there, how loud
-    ("all three terms, head_dim 6, 4 queries, 7 keys", (2, 3, 4, 7), 6, "111", 1),
+    ("all three terms, head_dim 6, 4 queries, 7 keys", (2, 5, 4, 7), 6, "111", 1),
     ("p2c switched off, head_dim 10", (1, 2, 5, 3), 10, "110", 1),
     ("c2p switched off, head_dim 5", (2, 1, 3, 6), 5, "101", 1),
     ("c2c switched off, head_dim 8", (1, 4, 6, 5), 8, "011", 1),
@@ -184,6 +184,14 @@ MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in (
     ("The scale is applied to the weights, after the softmax; it belongs to the scores.",
      {"scale": lambda d, count: 1.0, "finish": lambda w, terms: w / len(there(terms)) ** 0.5}),
     ("The terms are added to each other in place, so the caller's first one is changed: write a + b, not a += b.", {"join": added_in_place}),
+    ("p2c is transposed; its rows are queries already, as those of the other terms.",
+     {"join": lambda terms, factor: sum(there((*terms[:2], terms[2] if terms[2] is None else terms[2].mT))) * factor}),
+    ("The terms are put side by side, as if they were more keys; add them.", {"join": lambda terms, factor: torch.cat(there(terms), -1) * factor}),
+    ("The terms are stacked, and each gets weights of its own; add them.", {"join": lambda terms, factor: torch.stack(there(terms)) * factor}),
+    ("Each row of the sum is divided by its own spread; divide by sqrt(head_dim * terms), whatever the numbers are.",
+     {"join": lambda terms, factor: sum(there(terms)) / sum(there(terms)).std(-1, keepdim=True, correction=min(1, terms[0].size(-1) - 1) if terms[0] is not None else 1)}),
+    ("The largest number of each term is subtracted, and rows far below it vanish; subtract the largest of the row.",
+     {"join": lambda terms, factor: sum(x - x.max() for x in there(terms)) * factor, "normalize": lambda s: s.exp() / s.exp().sum(-1, keepdim=True)}),
     ("The weights are returned in a tuple; return the weights alone.", {"finish": lambda w, terms: (w,)}),
     ("The scores are returned with the weights; return the weights alone.", {"finish": lambda w, terms: (w, sum(there(terms)))}),
     ("The weights are transposed; rows are queries, columns are keys.", {"finish": lambda w, terms: w.mT}),
@@ -194,7 +202,8 @@ MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in (
      {"join": lambda terms, factor: (sum(there(terms)) * factor).masked_fill(torch.ones(there(terms)[0].shape[-2:]).triu(1).bool(), -math.inf)}),
     ("The weights are rounded.", {"finish": lambda w, terms: w.round(decimals=2)}),
     ("No gradient flows back: the result is detached or made inside no_grad.", {"finish": lambda w, terms: w.detach()}),
-)] + mistakes_of(RIGHT, softmaxes))  # fmt: skip
+)] + [Mistake("All numbers of all terms are added up; add the terms, torch.stack(terms).sum(0).",
+           Terms(join=lambda terms, factor: torch.stack(there(terms)).sum() * factor))] + mistakes_of(RIGHT, softmaxes))  # fmt: skip
 
 EXERCISE = Exercise(
     name="term_scale", answer="term_weights", title="One term, two or three", kind="Implement",
