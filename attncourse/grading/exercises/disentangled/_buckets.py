@@ -56,6 +56,11 @@ class Buckets:
         return self.finish(self.sign(bucket, distance, half).long(), distance)
 
 
+def log_of(change):
+    """The share of the far buckets, told otherwise."""
+    return {"far": change}
+
+
 class Kinds(Calls):
     """`Calls` that says which kinds of distances are in the wrong bucket."""
 

@@ -45,6 +45,37 @@ class Terms:
         return self.finish(self.normalize(self.join(terms, factor)), terms)
 
 
+def only(*kept):
+    """The sum of some of the terms, of those that are there."""
+    return lambda terms, factor: (
+        factor * sum(there([terms[k] for k in kept]), start=0 * there(terms)[0])
+    )
+
+
+def weighted(change):
+    """The terms, each with a factor of its own: ``change(number, factor, how many)``."""
+
+    def join(terms, factor):
+        on = there(terms)
+        return sum(change(k, factor, len(on)) * x for k, x in enumerate(terms) if x is not None)
+
+    return {"join": join}
+
+
+def each_alone(together):
+    """A softmax for each term, and what is made of them."""
+    return {"join": lambda terms, factor: together([(x * factor).softmax(-1) for x in there(terms)]),
+            "normalize": lambda weights: weights}  # fmt: skip
+
+
+def added_in_place(terms, factor):
+    """The sum, made in the first term."""
+    first, *others = there(terms)
+    for x in others:
+        first.data.add_(x.data)
+    return first * factor
+
+
 class Factors(Calls):
     """`Calls` that reads from the weights by what each term was multiplied."""
 

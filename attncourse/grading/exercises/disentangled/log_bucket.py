@@ -6,8 +6,12 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes
-from attncourse.grading.exercises.disentangled._buckets import Buckets, Kinds
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
+from attncourse.grading.exercises.disentangled._buckets import (
+    Buckets,
+    Kinds,
+    log_of,
+)
 from attncourse.grading.observe import Case
 
 
@@ -96,17 +100,6 @@ def one_table_of_all_sizes(distance, buckets, furthest):
     return found.where(distance >= 0, found.neg())
 
 
-def log_of(change):
-    """The share of the far buckets, told otherwise."""
-    return {"far": change}
-
-
-def largest_as_furthest(found, distance):
-    """The buckets, as if the largest of these distances were furthest - 1."""
-    half, top = int(found.abs().max() + 1) // 2, int(distance.abs().max())
-    return Buckets(top=lambda furthest: max(top, half + 1))(distance, 2 * half, 0)
-
-
 KEYS_BEHIND = "their buckets are those of the keys before it, with a minus sign"
 MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     ("The sign is lost: keys behind the query, distance < 0, land in the buckets of those before it; the bucket has the sign of "
@@ -153,7 +146,6 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
      log_of(lambda x, half, top: (x / half).log() / math.log(max(top // half, 1.5)))),
     ("Each far bucket is twice as wide as the one before, whatever furthest is; divide the logarithm by log((furthest - 1) / half).",
      {**log_of(lambda x, half, top: (x / half).log2()), "steps": lambda half, buckets: 1}),
-    ("The logarithm is divided by that of the largest distance that came; it is by furthest - 1.", {"size": abs, "top": lambda furthest: furthest, "finish": largest_as_furthest}),
     ("Distance half has bucket half; the far rule begins behind it.", {"near": torch.lt, "whole": lambda far: far.floor() + 1}),
     ("Square roots are taken; take logarithms.", log_of(lambda x, half, top: ((x - half) / (top - half)).sqrt())),
     ("log1p is the logarithm of 1 + x; take that of distance / half.",
@@ -191,6 +183,11 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     ("A tuple is returned; return the buckets alone.", {"finish": lambda found, x: (found,)}),
     ("This says which distances are far; return their buckets.", {"finish": lambda found, x: x.abs() > found.abs()}),
     ("distance is changed in place; its caller finds it changed.", {"finish": lambda found, x: (found, x.mul_(2))[0]}),
+))  # fmt: skip
+
+MISTAKES.append(Mistake(
+    "The logarithm is divided by that of the largest distance that came, or of that by half; furthest - 1 takes its place.",
+    lambda x, buckets, furthest: Buckets(top=lambda _: max(int(x.abs().max()), buckets // 2 + 1))(x, buckets, furthest),
 ))  # fmt: skip
 
 EXERCISE = Exercise(

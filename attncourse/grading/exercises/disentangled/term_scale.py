@@ -5,7 +5,15 @@ import math
 import torch
 
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
-from attncourse.grading.exercises.disentangled._terms import Factors, Terms, there
+from attncourse.grading.exercises.disentangled._terms import (
+    Factors,
+    Terms,
+    added_in_place,
+    each_alone,
+    only,
+    there,
+    weighted,
+)
 from attncourse.grading.inputs import normal
 from attncourse.grading.mistakes import mistakes_of, softmaxes
 from attncourse.grading.observe import Case
@@ -92,36 +100,6 @@ def zeros_for_none(c2c, c2p, p2c, head_dim):
     on = sum(x is not None for x in (c2c, c2p, p2c))
     a, b, c = (torch.zeros_like(found) if x is None else x for x in (c2c, c2p, p2c))
     return ((a + b + c) * (1 / (head_dim * on)) ** 0.5).softmax(-1)
-
-
-def only(*kept):
-    """The sum of some of the terms, of those that are there."""
-    return lambda terms, factor: (
-        factor * sum(there([terms[k] for k in kept]), start=0 * there(terms)[0])
-    )
-
-
-def weighted(change):
-    """The terms, each with a factor of its own: ``change(number, factor, how many)``."""
-
-    def join(terms, factor):
-        on = there(terms)
-        return sum(change(k, factor, len(on)) * x for k, x in enumerate(terms) if x is not None)
-
-    return {"join": join}
-
-
-def each_alone(together):
-    """A softmax for each term, and what is made of them."""
-    return {"join": lambda terms, factor: together([(x * factor).softmax(-1) for x in there(terms)]),
-            "normalize": lambda weights: weights}  # fmt: skip
-
-
-def added_in_place(terms, factor):
-    first, *others = there(terms)
-    for x in others:
-        first.data.add_(x.data)
-    return first * factor
 
 
 MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in (
