@@ -30,13 +30,18 @@ def convolve(
         kernel: one a head. Its last row meets row i, its middle column meets column j.
 
     Raises:
-        ValueError: an even c_k, which has no middle.
+        ValueError: not one kernel for each head, or an even c_k, which has no middle.
 
     Cost: 2 c_q c_k n m FLOPs per head, and three copies of the table, one with c_q - 1 rows more.
     Reduces to: `table` when the kernel is 1 in the middle of its last row, and 0 elsewhere.
     Source: golovneva2025, section 3.
     Chapter: 17_multi_token.
     """
+    if kernel.dim() != 3 or kernel.size(0) != table.size(1):
+        raise ValueError(
+            f"kernel must be ({table.size(1)} heads, queries, keys); got shape {tuple(kernel.shape)}. For one "
+            f"that all heads share, pass kernel.expand({table.size(1)}, -1, -1)"
+        )
     heads, rows, columns = kernel.shape
     _check_width(columns)
     # With the heads in the last axis of memory, the CPU's convolution is up to four times as fast.
@@ -81,7 +86,7 @@ def multi_token_attention(
     Returns: output, and the weights that made it. With kernel_after or mix_after their rows do not sum to 1.
 
     Raises:
-        ValueError: a kernel of even width, or shapes that do not fit. TypeError: an integer mask.
+        ValueError: a kernel that `convolve` refuses. TypeError: an integer mask.
 
     Cost: `convolve` on top of `attncourse.steps.attention`; torch has no fused version, so the n m weights are stored.
     Reduces to: causal `attncourse.steps.attention` when the kernel is the identity's.

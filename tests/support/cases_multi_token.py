@@ -222,6 +222,7 @@ MUTANTS += [
     ("talking_heads", "mix_heads(normalize(mask(scores, attn_mask)), after)", "normalize(mask(scores, attn_mask))"),
     ("talking_heads", "mix_heads(normalize(mask(scores, attn_mask)), after)", "normalize(mix_heads(mask(scores, attn_mask), after))"),
     ("talking_heads", "    if is_causal:\n", "    if is_causal and attn_mask is None:\n"),
+    ("multi_token", "if kernel.dim() != 3 or kernel.size(0) != table.size(1):", "if kernel.dim() != 3:"),
     ("multi_token", "padding = (rows - 1, columns // 2)", "padding = (0, columns // 2)"),
     ("multi_token", "padding = (rows - 1, columns // 2)", "padding = (columns // 2, rows - 1)"),
     ("multi_token", "[:, :, : table.size(2)]", "[:, :, -table.size(2) :]"),

@@ -73,6 +73,9 @@ def a_kernel_moves_a_table_as_it_says(p):
             close(convolve(table, kernel), expected)
     with pytest.raises(ValueError, match="odd width.*got 4 keys"):
         convolve(table, torch.ones(2, 3, 4, dtype=torch.float64))
+    for shape in ((3, 3), (1, 3, 3)):
+        with pytest.raises(ValueError, match=r"must be \(2 heads, queries, keys\)"):
+            convolve(table, torch.ones(shape, dtype=torch.float64))
 
 
 @claim
