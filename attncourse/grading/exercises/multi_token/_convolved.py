@@ -21,10 +21,12 @@ def slide(table: Tensor, kernel: Tensor) -> Tensor:
 
 
 def filled(value: float) -> Callable:
+    """Hidden places get this value."""
     return lambda scores, hidden: scores.masked_fill(hidden, value)
 
 
 def as_it_is(table: Tensor, *_) -> Tensor:
+    """Nothing is changed."""
     return table
 
 

@@ -124,6 +124,7 @@ def shared(calls) -> str:
 
 
 def common(calls, wrong: list[bool], says: str) -> str:
+    """The trait that the wrong calls have and no other call has, in words."""
     for trait, has in TRAITS:
         if any(wrong) and [has(*case.args) for case, *_ in calls] == wrong:
             return f"{says} the calls {trait}, and only these."

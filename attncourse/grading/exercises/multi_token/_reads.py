@@ -43,6 +43,7 @@ def write(head: int, place: int, g: torch.Generator) -> list[int]:
 
 
 def wanted(head: int, text: list[int]) -> list[int]:
+    """The keys of a text that this head looks for."""
     return [j for j in range(len(text)) if HEADS[head][1](text, j)]
 
 
@@ -142,6 +143,7 @@ def in_words(kernel: list[list[float]]) -> str:
 
 
 def where(offset: int) -> str:
+    """The place of a neighbour, in words."""
     if not offset:
         return "at the key itself"
     count = f"{abs(offset)} keys" if abs(offset) > 1 else "one key"

@@ -16,14 +16,17 @@ def corner(n, m):
 
 
 def strict(n, m):
+    """The query's own token is hidden, too."""
     return ~triangle(n, m, m - n - 1)
 
 
 def one_ahead(n, m):
+    """One later key is visible."""
     return ~triangle(n, m, m - n + 1)
 
 
 def past(n, m):
+    """The past is hidden instead of the future."""
     return triangle(n, m, m - n)
 
 
@@ -63,6 +66,7 @@ def wrapped(table: Tensor, window: tuple) -> Tensor:
 
 
 def outside(table, window, place):
+    """The table with what ``place`` finds for rows and columns beyond its edges."""
     left, right, top, bottom = window
     rows = torch.arange(-top, table.size(2) + bottom)
     columns = torch.arange(-left, table.size(3) + right)

@@ -115,10 +115,12 @@ def whereabouts(cases, calls) -> str:
 
 
 def numbers(rows: list[int]) -> str:
+    """The tokens of these rows, in words."""
     return f"token {rows[0]}" if len(rows) == 1 else f"tokens {', '.join(map(str, rows))}"
 
 
 def fits(right, got) -> bool:
+    """Are these two results of the right shapes?"""
     pairs = isinstance(got, tuple) and len(got) == 2
     return pairs and all(plain(y) and y.shape == x.shape for x, y in zip(right, got, strict=True))
 
@@ -162,10 +164,12 @@ def leaks_left() -> Iterator[tuple[str, dict]]:
 
 
 def before(steps):
+    """Other steps of the convolution before the softmax."""
     return {"first": replace(RIGHT.first, **steps)}
 
 
 def behind(steps):
+    """Other steps of the convolution behind it."""
     return {"second": replace(BEHIND, **steps)}
 
 
