@@ -9,7 +9,7 @@ become citations and the name in a ``Chapter:`` line becomes a link. A key that 
 import re
 
 LABEL = re.compile(r"(Args|Returns|Raises|Cost|Reduces to|Source|Chapter): (\S.*)")
-BIB_KEY = re.compile(r"\b[a-z]+(?:19|20)\d\d\b")
+BIB_KEY = re.compile(r"\b[a-z]+(?:19|20)\d\d[a-z]?\b")
 CHAPTER = re.compile(r"\b\d\d_\w+")
 SECTION = re.compile(r"[A-Z]\w+:$")
 CODE = re.compile(r"(`+.*?`+)")

@@ -109,7 +109,7 @@ def test_docstrings_become_readable_pages():
         "",
         "Cost: n m",
         "    additions.",
-        "Source: press2022, section 3. Chapter: none.",
+        "Source: press2022b, section 3. Chapter: none.",
         "Chapter: 02_masks, 09_later.",
     ]
     text = "\n".join(extension("docstrings").rewrite(docstring, {"chapters/02_masks"}))
@@ -117,5 +117,5 @@ def test_docstrings_become_readable_pages():
     assert ".. code-block:: text\n\n        score -> score - |i - j|" in text
     assert "    slope: ``|x|`` per step." in text
     assert "**Cost.** n m\nadditions." in text
-    assert "**Source.** :cite:t:`press2022`, section 3." in text
+    assert "**Source.** :cite:t:`press2022b`, section 3." in text
     assert "**Chapter.** :doc:`/chapters/02_masks`, 09_later." in text
