@@ -21,6 +21,7 @@ from attncourse.layers import (
 from attncourse.positions import rotary, sinusoidal
 from attncourse.steps import attention, scaled_dot_product_attention
 from attncourse.variants.bigbird import bigbird_attention, bigbird_mask, bigbird_plan
+from attncourse.variants.delta import GatedDeltaAttention, delta_rule
 from attncourse.variants.differential import DifferentialAttention, differential_attention
 from attncourse.variants.disentangled import (
     DisentangledAttention,
@@ -28,6 +29,7 @@ from attncourse.variants.disentangled import (
 )
 from attncourse.variants.document_bias import DocumentBiasAttention
 from attncourse.variants.flash import flash_attention
+from attncourse.variants.gated import GatedLinearAttention, gated_linear_attention
 from attncourse.variants.latent import LatentAttention
 from attncourse.variants.linear import LinearAttention, LinearCache, linear_attention
 from attncourse.variants.longformer import LongformerAttention, longformer_attention
@@ -55,6 +57,8 @@ __all__ = [
     "DisentangledAttention",
     "DocumentBiasAttention",
     "GatedAttention",
+    "GatedDeltaAttention",
+    "GatedLinearAttention",
     "GroupedQueryAttention",
     "KVCache",
     "LatentAttention",
@@ -78,9 +82,11 @@ __all__ = [
     "convolve",
     "cost",
     "decode",
+    "delta_rule",
     "differential_attention",
     "disentangled_attention",
     "flash_attention",
+    "gated_linear_attention",
     "group_kv_heads",
     "lab",
     "linear_attention",

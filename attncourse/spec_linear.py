@@ -36,3 +36,35 @@ def linear_attention(
         torch.stack(output).reshape(b, h, n, value.size(-1)),
         torch.stack(weights).reshape(b, h, n, m),
     )
+
+
+def state_space(query, key, value, log_decay, beta=None, scale=None) -> tuple[Tensor, Tensor]:
+    """Output and last state, token by token: yang2024gla, eq. 3; with ``beta``, the delta rule of yang2025, eq. 10.
+
+    Args:
+        query, key, value: (b, h, n, d), (b, h, n, d), (b, h, n, e).
+        log_decay: (b, h, n), or (b, h, n, d).
+        beta: (b, h, n); None adds every value as it is.
+        scale: None means 1 / sqrt(d).
+    """
+    b, h, n, d = query.shape
+    scale = d**-0.5 if scale is None else scale
+    outputs, states = [], []
+    for sample in range(b):
+        for head in range(h):
+            state = torch.zeros(d, value.size(-1), dtype=query.dtype)
+            for t in range(n):
+                k, v = key[sample, head, t], value[sample, head, t]
+                keep = torch.exp(log_decay[sample, head, t]).expand(d)
+                state = torch.stack([keep[row] * state[row] for row in range(d)])
+                if beta is not None:
+                    said = sum(k[row] * state[row] for row in range(d))
+                    v = beta[sample, head, t] * (v - said)
+                state = torch.stack([state[row] + k[row] * v for row in range(d)])
+                q = scale * query[sample, head, t]
+                outputs.append(sum(q[row] * state[row] for row in range(d)))
+            states.append(state)
+    return (
+        torch.stack(outputs).reshape(b, h, n, -1),
+        torch.stack(states).reshape(b, h, d, -1),
+    )

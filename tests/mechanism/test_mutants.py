@@ -21,6 +21,7 @@ HOMES = {
     **dict.fromkeys(("window", "rolling"), ("cases_window", "claims_window")),
     **dict.fromkeys(("longformer", "bigbird", "reach"), ("cases_global", "claims_global")),
     "linear": ("cases_linear", "claims_linear"),
+    **dict.fromkeys(("gated", "delta"), ("cases_gated", "claims_gated")),
     **dict.fromkeys(("sinks", "streaming"), ("cases_sinks", "claims_sinks")),
     "differential": ("cases_differential", "claims_differential"),
     **dict.fromkeys(

@@ -29,6 +29,8 @@ MODULES = {  # in the order of their imports
     "disentangled": "variants.disentangled",
     "document_bias": "variants.document_bias",
     "linear": "variants.linear",
+    "gated": "variants.gated",
+    "delta": "variants.delta",
     "talking_heads": "variants.talking_heads",
     "multi_token": "variants.multi_token",
 }

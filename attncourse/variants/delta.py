@@ -1,0 +1,138 @@
+"""The delta rule: a token first reads what its key already says, and writes only the difference."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from attncourse.layers import split_heads
+from attncourse.variants.gated import (
+    Decay,
+    GatedLinearAttention,
+    check_sequence,
+    decay_between,
+    decayed_products,
+    read_chunk,
+)
+
+
+def delta_rule(
+    query: Float[Tensor, "b h n d"],
+    key: Float[Tensor, "b h n d"],
+    value: Float[Tensor, "b h n e"],
+    beta: Float[Tensor, "b h n"],
+    *,
+    log_decay: Decay | None = None,
+    scale: float | None = None,
+    state: Float[Tensor, "b h d e"] | None = None,
+    return_state: bool = False,
+    chunk: int = 64,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Causal linear attention that corrects its state instead of only adding to it.
+
+        faded(t)  = diag(exp(log_decay(t))) state(t-1)
+        state(t)  = faded(t) + beta(t) key(t) (value(t) - faded(t)^T key(t))^T
+        output(t) = scale * query(t) state(t)
+
+    With a key of length 1 and beta = 1 the state says value(t) at key(t) afterwards, whatever it said before.
+    What the tokens of a chunk write depends on each other, token by token, in a triangular system: it is solved
+    at once, and the rest is `attncourse.variants.gated.read_chunk`.
+
+    Args:
+        query, key, value: of one sequence. The state stays bounded if keys have length 1 at most.
+        beta: how much of the difference is written, 0 to 1 (up to 2 for keys of length 1).
+        log_decay: as in `attncourse.variants.gated.gated_linear_attention`; ``None`` means 0, no decay.
+        scale, state, return_state, chunk: as there.
+
+    Raises:
+        ValueError: a chunk below 1, or shapes that do not fit.
+
+    Cost: 4 n d e + n chunk (4 d + 3 e) FLOPs per head. With a decay for each channel, chunk^2 d numbers.
+    Reduces to: nothing read and nothing written when beta = 0.
+    Source: yang2024delta, section 3, for the chunks; yang2025 with a decay for each head, moonshot2025 for each channel.
+    Chapter: 19_gated_delta.
+    """
+    scale = 1 / math.sqrt(query.size(-1)) if scale is None else scale
+    log_decay = torch.zeros_like(beta) if log_decay is None else log_decay
+    log_decay, state = check_sequence(query, key, value, log_decay, state, chunk)
+    if beta.shape != query.shape[:3]:
+        raise ValueError(f"beta must be {tuple(query.shape[:3])}; got {tuple(beta.shape)}")
+    outputs = []
+    for q, k, v, g, b in zip(
+        *(x.split(chunk, dim=2) for x in (query * scale, key, value, log_decay, beta[..., None])),
+        strict=True,
+    ):
+        total = g.cumsum(dim=2)
+        decay = decay_between(total)
+        difference = (
+            v - (k * total.exp()) @ state
+        )  # as if the chunk's tokens did not know each other
+        written = solve(k, decay, b, b * difference)
+        output, state = read_chunk(q, k, written, total, decay, state)
+        outputs.append(output)
+    output = torch.cat(outputs, dim=2)
+    return (output, state) if return_state else output
+
+
+def solve(
+    k: Float[Tensor, "b h c d"],
+    decay: Float[Tensor, "b h c c g"],
+    beta: Float[Tensor, "b h c 1"],
+    alone: Float[Tensor, "b h c e"],
+) -> Float[Tensor, "b h c e"]:
+    """What each token writes, once what the earlier ones of the chunk wrote at its key is taken off.
+
+        written(i) = alone(i) - beta(i) sum_{j < i} product(i, j) written(j)
+
+    Source: yang2024delta, eq. 10; there the inverse is kept as two matrices, the WY form.
+    """
+    system = (beta * decayed_products(k, k, decay)).tril(-1)
+    return torch.linalg.solve_triangular(system, alone, upper=False, unitriangular=True)
+
+
+class GatedDeltaAttention(GatedLinearAttention):
+    """Causal multi-head attention by the delta rule, with a decay.
+
+        beta = sigmoid(x W^B)      log_decay = -exp(a_h) softplus(x W^G + b)
+        head_h = norm(delta_rule(q / |q|, k / |k|, v, beta_h, log_decay_h))
+
+    Args:
+        embed_dim, num_heads, chunk: as in `GatedLinearAttention`.
+        per_channel: a decay for each channel of the key, as Kimi Linear has; ``False``: one for each head, as
+            Qwen3-Next has.
+
+    Source: yang2025, section 3.4; moonshot2025. Without the short convolution
+        over queries, keys and values, and without their gate behind the heads.
+    Chapter: 19_gated_delta.
+    """
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, *, per_channel: bool = False, chunk: int = 64
+    ):
+        super().__init__(embed_dim, num_heads, per_channel=per_channel, chunk=chunk)
+        self.beta_proj = nn.Linear(embed_dim, num_heads, bias=False)
+        self.rate = nn.Parameter(torch.zeros(num_heads))
+
+    def heads(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys, values, log-decays and betas of all heads."""
+        q, k, v = (
+            split_heads(proj(x), self.num_heads) for proj in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        faster = F.softplus(split_heads(self.decay_proj(x), self.num_heads))
+        log_decay = -self.rate.exp()[:, None, None] * faster
+        log_decay = log_decay if log_decay.size(-1) > 1 else log_decay[..., 0]
+        beta = torch.sigmoid(self.beta_proj(x)).mT
+        return F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, log_decay, beta
+
+    def attend(self, q, k, v, log_decay, beta, state) -> tuple[Tensor, Tensor]:
+        return delta_rule(
+            q, k, v, beta, log_decay=log_decay, state=state, return_state=True, chunk=self.chunk
+        )
+
+    def weights(self, q, k, v, log_decay, beta) -> Float[Tensor, "b h n n"]:
+        total = log_decay.reshape(*q.shape[:3], -1).cumsum(dim=2)
+        decay = decay_between(total)
+        written = solve(k, decay, beta[..., None], torch.diag_embed(beta))
+        return decayed_products(q / math.sqrt(q.size(-1)), k, decay) @ written
