@@ -39,7 +39,7 @@ def linear_attention(
 
 
 def state_space(query, key, value, log_decay, beta=None, scale=None) -> tuple[Tensor, Tensor]:
-    """Output and last state, token by token: yang2024gla, eq. 3; with ``beta``, the delta rule of yang2025, eq. 10.
+    """Output and last state, token by token: yang2024gla; with ``beta``, the delta rule of yang2025.
 
     Args:
         query, key, value: (b, h, n, d), (b, h, n, d), (b, h, n, e).

@@ -51,7 +51,7 @@ def delta_rule(
 
     Cost: 4 n d e + n chunk (4 d + 3 e) FLOPs per head. With a decay for each channel, chunk^2 d numbers.
     Reduces to: nothing read and nothing written when beta = 0.
-    Source: yang2024delta, section 3, for the chunks; yang2025 with a decay for each head, moonshot2025 for each channel.
+    Source: yang2024delta for the chunks; yang2025 with a decay for each head, zhang2025 for each channel.
     Chapter: 19_gated_delta.
     """
     scale = 1 / math.sqrt(query.size(-1)) if scale is None else scale
@@ -86,7 +86,7 @@ def solve(
 
         written(i) = alone(i) - beta(i) sum_{j < i} product(i, j) written(j)
 
-    Source: yang2024delta, eq. 10; there the inverse is kept as two matrices, the WY form.
+    Source: yang2024delta; there the inverse is kept as two matrices, the WY form.
     """
     system = (beta * decayed_products(k, k, decay)).tril(-1)
     return torch.linalg.solve_triangular(system, alone, upper=False, unitriangular=True)
@@ -103,7 +103,7 @@ class GatedDeltaAttention(GatedLinearAttention):
         per_channel: a decay for each channel of the key, as Kimi Linear has; ``False``: one for each head, as
             Qwen3-Next has.
 
-    Source: yang2025, section 3.4; moonshot2025. Without the short convolution
+    Source: yang2025; zhang2025. Without the short convolution
         over queries, keys and values, and without their gate behind the heads.
     Chapter: 19_gated_delta.
     """

@@ -48,7 +48,7 @@ def gated_linear_attention(
     Cost: 4 n d e + 2 n chunk (d + e) FLOPs per head. With a decay for each channel, chunk^2 d numbers.
     Reduces to: `attncourse.variants.linear.linear_attention`, causal, with products as features and not
         normalized, times scale, when log_decay = 0.
-    Source: yang2024gla, section 4.1; sun2023 for decays that are constant.
+    Source: yang2024gla; sun2023 for decays that are constant.
     Chapter: 19_gated_delta.
     """
     scale = 1 / math.sqrt(query.size(-1)) if scale is None else scale
@@ -121,7 +121,7 @@ def read_chunk(
 def retention_decay(num_heads: int) -> Float[Tensor, " h"]:
     """The constant log-decays of retention: head h keeps 1 - 2^(-5-h) of its state at each step.
 
-    Source: sun2023, section 2.
+    Source: sun2023.
     Chapter: 19_gated_delta.
     """
     return torch.log1p(-(2.0 ** (-5.0 - torch.arange(num_heads))))
@@ -168,7 +168,7 @@ class GatedLinearAttention(nn.Module):
         ValueError: embed_dim is not a multiple of num_heads.
 
     Cost: 4 embed_dim^2 parameters and the gate's; a state of embed_dim * head_dim numbers.
-    Source: yang2024gla, section 4.4; without the low rank of its gate and without its gate behind the heads.
+    Source: yang2024gla; without the low rank of its gate and without its gate behind the heads.
     Chapter: 19_gated_delta.
     """
 

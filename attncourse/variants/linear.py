@@ -115,7 +115,7 @@ def linear_attention(
 
     Cost: 4 n f e FLOPs per head, 2 n chunk (f + e) more if causal; n numbers where a softmax has n m.
     Reduces to: the mean of the values when all features are equal.
-    Source: katharopoulos2020, sections 3.2 and 3.3; yang2024gla, section 2.2, for the chunks.
+    Source: katharopoulos2020, sections 3.2 and 3.3; yang2024gla for the chunks.
     Chapter: 18_linear.
     """
     key, value = (repeat_heads(x, query.size(1)) for x in (key, value))
