@@ -113,16 +113,17 @@ def disentangled_attention(
     scale: float | None = None,
     need_weights: bool = True,
 ) -> tuple[Float[Tensor, "b h n e"], Float[Tensor, "b h n m"] | None]:
-    """Attention whose score is a sum: what meets what, what is looked for where, and from where.
+    """Attention whose score has a term for two contents, one for a content and a distance, and one for the reverse.
 
         score(i, j) = scale * (query(i) . key(j)  +  query(i) . pos_key(index(i, j))  +  key(j) . pos_query(index(i, j)))
 
     Args:
         query, key, value: of the tokens; they know nothing of positions.
-        pos_key: of the distances, 2 span rows as `relative_index` numbers them: what a query may look for.
-            ``None`` leaves out the term content to position.
-        pos_query: the same for what a key may answer to. ``None`` leaves out position to content.
-        content: ``False`` leaves out content to content.
+        pos_key: a key for every distance, 2 span rows in the order of `relative_index`: the query says which
+            distances it wants. ``None`` leaves out c2p, content to position.
+        pos_query: a query for every distance: the key says from which ones it wants to be read. ``None``
+            leaves out p2c, position to content.
+        content: ``False`` leaves out c2c, content to content.
         bucket: numbers for the distances i - j; ``None`` keeps them. See `log_bucket`.
         p2c: ``"code"`` reads pos_query at index(i, j), as the released models do; ``"paper"`` at index(j, i), as
             the paper prints it.
@@ -206,7 +207,8 @@ class DisentangledAttention(SelfAttention):
             expected = (2 * span, embed_dim)
             raise ValueError(f"positions must be {expected}; got {tuple(positions.shape)}")
         self.terms, self.content, self.p2c = tuple(terms), content, p2c
-        self.bucket = furthest and partial(log_bucket, buckets=span, furthest=furthest)
+        buckets = partial(log_bucket, buckets=span, furthest=furthest)
+        self.bucket = None if furthest is None else buckets
         if positions is None:
             positions = nn.Parameter(torch.randn(2 * span, embed_dim))
         self.positions = positions
