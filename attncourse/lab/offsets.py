@@ -47,3 +47,11 @@ def typed_offset_map(
     called = (distance == offset[:, None]) & calls[:, None]
     read = torch.where(calls[:, :, None], called, back)
     return read & (read.sum(-1, keepdim=True) == 1)
+
+
+def spelled(tokens: Int[Tensor, " n"], letters: int = 16, types: int = 3) -> list[str]:
+    """Tokens of `typed_offset` as they are read: ``c2`` looks 2 places back, ``C2`` calls 2 places on."""
+    return [
+        chr((97 if t < letters * types else 65) + t % letters) + str(t // letters % types + 1)
+        for t in tokens.tolist()
+    ]

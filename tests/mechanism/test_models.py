@@ -91,6 +91,10 @@ def test_a_token_that_calls_is_read_so_many_places_later():
             assert read[b, i].nonzero().flatten().tolist() == found * (len(found) == 1)
 
 
+def test_small_letters_look_back_and_capitals_call():
+    assert offsets.spelled(torch.tensor([0, 7, 15, 29]), letters=5) == ["a1", "c2", "A1", "E3"]
+
+
 def test_copy_back_reads_one_distance():
     (tokens,), targets = data.copy_back(seeded(), batch=2, length=9, offset=4)
     assert targets[:, 4:].equal(tokens[:, :-4])
