@@ -42,6 +42,7 @@ class Subtracted(Recipe):
 
 
 def total(weights: Tensor) -> Tensor:
+    """The sum of each row, whose axis stays."""
     return weights.sum(-1, keepdim=True)
 
 
@@ -64,6 +65,7 @@ class Maps(Calls):
 
 
 def hidden(calls) -> str:
+    """What `visible` hides must have weight 0."""
     for case, _, (_, weights) in calls:
         wrong = ~case.args[4] & (weights.abs() > 1e-6)
         if wrong.any() and weights.isfinite().all():

@@ -36,6 +36,7 @@ def difference(x, lam):
 
 
 def subtract(change):
+    """Another difference of the two maps."""
     return {"subtract": change}
 
 
@@ -51,6 +52,7 @@ def together(scores):
 
 
 def first_maps(x):
+    """The maps of the first heads alone, from what is given."""
     return hide(x.query @ x.key.mT * x.width**-0.5, x).softmax(-1)[:, ::2]
 
 
