@@ -151,12 +151,15 @@ def differential_attention(
     """Output and weights of ye2024, eq. 1, pair by pair: heads 2 p and 2 p + 1 of query and key."""
     outputs, tables = [], []
     for p in range(value.size(1)):
+        mask = attn_mask
+        if mask is not None and mask.dim() == 4 and mask.size(1) > 1:
+            mask = mask[:, p : p + 1]
         first, second = (
             scaled_dot_product_attention(
                 query[:, head : head + 1],
                 key[:, head : head + 1],
                 value[:, p : p + 1],
-                attn_mask if attn_mask is None or attn_mask.dim() < 4 else attn_mask[:, p : p + 1],
+                mask,
                 is_causal,
             )
             for head in (2 * p, 2 * p + 1)
