@@ -79,6 +79,7 @@ def as_kernels(found, c_q: int, c_k: int) -> Tensor | str:
         found = torch.from_numpy(found)
     if not plain(found) or found.dtype == torch.bool:
         got = "booleans" if plain(found) else type(found).__name__
+        got = f"{len(found)} results" if isinstance(found, tuple) else got
         return f"expected a tensor of numbers, got {'nothing; is `return` missing?' if found is None else got}"
     shape = (len(HEADS), c_q, c_k)
     if found.shape != shape:

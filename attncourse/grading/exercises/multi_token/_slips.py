@@ -149,7 +149,8 @@ HIDDEN = (
        {"hide": filled(value)}) for value in (-1.0, -5.0)),
     ("The future is set to 0 after the softmax, so the visible weights no longer sum to 1.",
      {"hide": lambda scores, hidden: scores, "answer": lambda weights, scores, given: weights * ~future(*given.shape[2:])}),
-    ("After the convolution each query's own token is hidden, too.", {"after": strict}),
+    *(("After the convolution each query's own token is hidden, too.", {"after": strict, "normalize": normalize})
+      for normalize in (lambda scores: scores.softmax(-1), lambda scores: scores.softmax(-1).nan_to_num(0.0))),
     ("After the convolution one later key is visible.", {"after": one_ahead}),
     ("After the convolution the past is hidden, and the future is visible.", {"after": past}),
 )  # fmt: skip

@@ -31,7 +31,7 @@ def definition(scores, kernel):
 CALLS = (  # what is special; batch, heads, n, m, c_q, c_k
     ("2 samples, 3 heads, 5 tokens, a kernel of 2 by 3", (2, 3, 5, 5, 2, 3)),
     ("the same, with other scores in the future", (2, 3, 5, 5, 2, 3)),
-    ("a single score of 1, a kernel of 3 by 5", (1, 1, 11, 11, 3, 5)),
+    ("a single score of 1, a kernel of 3 by 5", (1, 1, 15, 15, 3, 5)),
     ("the last 4 of 7 tokens, a kernel of 3 by 5", (1, 2, 4, 7, 3, 5)),
     ("one new token after 5, a kernel of 2 by 3", (3, 2, 1, 6, 2, 3)),
     ("a kernel of 4 by 9, larger than the table", (1, 2, 3, 4, 4, 9)),
@@ -50,9 +50,9 @@ def cases(seed: int) -> list[Case]:
             given, kernel = found[0].args
             scores = torch.where(future(n, m), scores, given)
         if "single" in what:
-            i = int(torch.randint(7, 9, (), generator=g))
+            i = int(torch.randint(11, 13, (), generator=g))
             scores = torch.zeros(b, h, n, m)
-            scores[:, :, i, i - 3] = 1.0
+            scores[:, :, i, i - 4] = 1.0
         found.append(Case(what, (scores, kernel), gradients="last 4" in what or "larger" in what))
     return found
 

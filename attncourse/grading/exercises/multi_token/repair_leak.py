@@ -8,20 +8,7 @@ import torch.nn.functional as F
 
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.multi_token._convolved import as_it_is, filled
-from attncourse.grading.exercises.multi_token._slips import (
-    HIDDEN,
-    KERNELS,
-    SOFTMAXES,
-    WINDOWS,
-    ZEROS,
-)
-from attncourse.grading.exercises.multi_token._twice import (
-    BEHIND,
-    KEPT,
-    RIGHT,
-    TWINS,
-    Leaks,
-    Twice,
+from attncourse.grading.exercises.multi_token._leaks import (
     before,
     behind,
     both_before,
@@ -29,6 +16,16 @@ from attncourse.grading.exercises.multi_token._twice import (
     past_only,
     told,
 )
+from attncourse.grading.exercises.multi_token._slips import (
+    HIDDEN,
+    KERNELS,
+    SOFTMAXES,
+    WINDOWS,
+    ZEROS,
+    one_ahead,
+    strict,
+)
+from attncourse.grading.exercises.multi_token._twice import BEHIND, KEPT, RIGHT, TWINS, Leaks, Twice
 from attncourse.grading.observe import Case
 from attncourse.spec_scores import multi_token_attention as definition
 
@@ -140,7 +137,10 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
      {"second": replace(BEHIND, hide=as_it_is), "finish": lambda w: w.softmax(-1).tril()}),
     ("The weights before the second convolution are added to those behind it; return the convolved ones alone.",
      {"second": replace(BEHIND, answer=lambda w, table, given: w + given)}),
-    ("Weights below 0 are cut off after the second convolution; they may be there.", {"finish": lambda w: w.clamp(min=0.0)}),
+    *(("Weights below 0 are cut off or lose their sign after the second convolution; they may be there.", {"finish": change})
+      for change in (lambda w: w.clamp(min=0.0), lambda w: w.clamp(0.0, 1.0), torch.abs)),
+    ("After the second convolution each query's weight for its own token is 0, too; only later keys are.", behind({"after": strict})),
+    ("After the second convolution one later key of each query keeps its weight.", behind({"after": one_ahead})),
     ("The second convolution is missing.", {"second": as_it_is}),
     ("The first convolution is missing.", before({"pad": as_it_is, "slide": as_it_is})),
     ("The two kernels are exchanged: kernel comes before the softmax, kernel_after behind it.", {"kernels": lambda k, after: (after, k)}),
