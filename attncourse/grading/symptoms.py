@@ -7,7 +7,12 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.compare import Raised, difference, plain
+from attncourse.grading.observe import run
 
+SIZES = (
+    "Two tensors meet whose axes differ in size; print both shapes in front of this line. A transposition too few or too many does it, or a "
+    "sum without keepdim=True."
+)
 # What an error of torch or Python means, where it says little to whoever meets it for the first time.
 MEANS = (
     ("Boolean value of Tensor with more than one value", "A whole tensor is asked whether it is true, by if, and, or, not, min, max or "
@@ -17,6 +22,14 @@ MEANS = (
     ("Expected dtype int32/int64 for index", "An index is made of whole numbers: / gives others, // and .long() do not."),
     ("must be integers or slices, not", "An index is made of whole numbers: / gives others, // and .long() do not."),
     ("tensors used as indices must be", "An index is made of whole numbers: / gives others, // and .long() do not."),
+    ("cannot be converted to Scalar", "int(), float(), .item() and the functions of math take one number; torch has others for whole tensors."),
+    ("only one element tensors can be converted", "int(), float(), .item() and the functions of math take one number; torch has others for "
+     "whole tensors."),
+    ("Expected size for first two dimensions of batch2", SIZES),
+    ("mat1 and mat2 shapes cannot be multiplied", SIZES),
+    ("must match the size of tensor b", SIZES),
+    ("Size does not match at dimension", "The index of gather or scatter is larger than the tensor along an axis that is not picked from: its "
+     "axes stand in another order, or it belongs to the transposed tensor."),
     ("is out of bounds for", "An index points beyond the end of its axis."),
     ("modified by an inplace operation", "A tensor is changed in place that the gradient still needs: write a = a + b, not a += b."),
 )  # fmt: skip
@@ -32,8 +45,17 @@ def symptom(expected: dict[str, Any], seen: dict[str, Any]) -> str:
         if what in seen and what.endswith(", output") and not same(expected[what], seen[what])
     ]
     if not pairs:
-        return _changed(expected, seen) or _lost_gradient(expected, seen)
-    for explains in (_raised, _uncalled, _reordered, _reshaped, _rounded, _not_a_number, _alone):
+        return _nearly(expected, seen) or _changed(expected, seen) or _lost_gradient(expected, seen)
+    for explains in (
+        _raised,
+        _uncalled,
+        _packed,
+        _reordered,
+        _reshaped,
+        _rounded,
+        _not_a_number,
+        _alone,
+    ):
         if said := explains(pairs, sum(what.endswith(", output") for what in expected)):
             return said
     return ""
@@ -52,6 +74,28 @@ def _uncalled(pairs, calls: int) -> str:
     """Functions instead of what they return."""
     uncalled = all(callable(s) and not isinstance(s, Tensor) for _, _, s in pairs)
     return "A function is returned; return what it gives when it is called." if uncalled else ""
+
+
+def _packed(pairs, calls: int) -> str:
+    """The right tensor in a list, in an array of numpy, or beside others."""
+    if not all(plain(e) for _, e, _ in pairs):
+        return ""
+    reasons = []
+    for _, e, s in pairs:
+        beside = isinstance(s, tuple) and next((k for k, x in enumerate(s) if same(e, x)), None)
+        if type(s).__name__ == "ndarray" or isinstance(s, tuple) and beside is None:
+            reasons.append("a list" if isinstance(s, tuple) else "an array of numpy")
+            s = run(lambda s=s, e=e: torch.tensor(s, dtype=e.dtype))
+        elif isinstance(s, tuple):
+            reasons.append(f"{len(s)} results, of which only number {beside + 1} is asked")
+            s = s[beside]
+        if not same(e, s):
+            return ""
+    return (
+        f"The numbers are right, but this is {reasons[0]}; return a tensor."
+        if len(set(reasons)) == 1
+        else ""
+    )
 
 
 def same(expected: Any, seen: Any, tolerance: float = 1e-3) -> bool:
@@ -111,11 +155,20 @@ def _tensors(e: Any, s: Any) -> list[tuple[Any, Any]]:
 def _rounded(pairs, calls: int) -> str:
     """Right to two digits or so: half precision somewhere."""
     near = [what for what, e, s in pairs if same(e, s, COARSE)]
-    if near and 2 * len(near) >= len(pairs) and 2 * len(pairs) >= calls:
+    most = 2 * len(near) >= len(pairs) and 2 * len(pairs) >= calls
+    if near and (most or 1 < len(near) == len(pairs)):
         return (
             "The numbers are right to about two digits: something is rounded, or computed in float16 "
             "or bfloat16."
         )
+    return ""
+
+
+def _nearly(expected: dict, seen: dict) -> str:
+    """Right to more digits than half precision loses in a row, and to fewer than float32 has."""
+    outputs = [what for what in expected if what in seen and what.endswith(", output")]
+    if any(difference(expected[what], seen[what]) for what in outputs):
+        return "The numbers are right to about three digits: something is rounded, or computed in float16."
     return ""
 
 

@@ -115,6 +115,11 @@ def in_bfloat16(query, key, value):
     return output.float(), weights.float()
 
 
+def nearly(query, key, value):
+    output, weights = attention(query, key, value)
+    return output + 5e-4 * weights.amax(-1, keepdim=True), weights
+
+
 def without_key(query, key, value):
     return attention(query, key.detach(), value)
 
@@ -139,6 +144,7 @@ def only_once(query, key, value):
         (lambda *x: None, "expected 2 results, got None; is `return` missing?"),
         (lambda q, k, v: attention(q if q else k, k, v), "asked whether it is true"),
         (lambda q, k, v: lambda: attention(q, k, v), "return what it gives when it is called"),
+        (nearly, "right to about three digits"),
         (not_a_number, "NaN or infinite numbers here: 1 key"),
         (only_once, "only this one does not: large scores"),
     ],
@@ -179,3 +185,17 @@ def test_only_a_remote_answer_is_one():
 
     assert isinstance(as_answer(Pretends()), LocalAnswer)
     assert as_answer(Pretends()).results([([], {})])[0]() == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("answer", "noticed"),
+    [
+        (lambda x: (2 * x).tolist(), "this is a list; return a tensor"),
+        (lambda x: (2 * x).detach().numpy(), "this is an array of numpy; return a tensor"),
+        (lambda x: (x, 2 * x), "this is 2 results, of which only number 2 is asked"),
+        (lambda x: [2.0, "two"], "expected a tensor"),
+    ],
+)
+def test_a_right_tensor_in_a_parcel_is_told(answer, noticed):
+    judge = Calls(lambda x: 2 * x, lambda seed: [Case(f"{n} numbers", (torch.ones(n) / n,)) for n in (3, 4)])  # fmt: skip
+    assert noticed in exercise([], judge).grade(answer).findings[0]

@@ -1,12 +1,14 @@
 """Logarithmic buckets that keep their sign, in steps, and which distances an answer has put elsewhere."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from attncourse.grading.compare import Raised, plain
-from attncourse.grading.exercise import Calls, cases_of
+from attncourse.grading.exercise import Calls, Mistake, cases_of
 from attncourse.grading.recipe import Recipe
 
 
@@ -56,13 +58,52 @@ class Buckets:
         return self.finish(self.sign(bucket, distance, half).long(), distance)
 
 
+RIGHT = Buckets()
+
+
 def log_of(change):
     """The share of the far buckets, told otherwise."""
     return {"far": change}
 
 
+def rounded_before_divided(distance, buckets, furthest):
+    """The brackets of ceil end too early."""
+    half, x = buckets // 2, distance.abs()
+    far = torch.ceil((half - 1) * (x.clamp(min=half) / half).log()) / math.log(
+        (furthest - 1) / half
+    )
+    return (torch.where(x <= half, x, (half + far).clamp(max=buckets - 1)) * distance.sign()).long()
+
+
+def others() -> Iterator[Mistake]:
+    """Wrong answers that replace more than a step."""
+    for says, answer in (
+        ("The buckets are shifted, so that none is negative; that is done later, when they pick a row of the table.",
+         lambda x, buckets, furthest: RIGHT(x, buckets, furthest) + buckets),
+        ("The buckets are shifted, so that none is negative; that is done later, when they pick a row of the table.",
+         lambda x, buckets, furthest: RIGHT(x, buckets, furthest) + buckets - 1),
+        ("The largest bucket is clamped, the smallest is not; it is 1 - buckets.",
+         lambda x, buckets, furthest: RIGHT(x, buckets, furthest).where(x > 0, Buckets(last=lambda _: 10**9)(x, buckets, furthest))),
+        ("The logarithm is multiplied and rounded up before it is divided; round at the end.", rounded_before_divided),
+        ("The logarithm is divided by half; take that of distance / half.",
+         Buckets(far=lambda x, half, top: x.log() / half / math.log(top / half))),
+        ("distance / distance.abs() is NaN at 0; sign() is 0 there.",
+         lambda x, buckets, furthest: RIGHT(x.abs(), buckets, furthest) * (x / x.abs())),
+        ("Only one distance can be looked up, by int() or .item(); distance is a tensor of any shape.", lambda x, buckets, furthest: RIGHT(x, buckets, furthest) + 0 * x.item()),
+        ("Each bucket is there once; return one for each distance.", lambda x, buckets, furthest: RIGHT(x, buckets, furthest).unique()),
+        ("The largest distance that came takes the place of furthest - 1; use the furthest that is given.",
+         lambda x, buckets, furthest: Buckets(top=lambda _: max(int(x.abs().max()), buckets // 2 + 1))(x, buckets, furthest)),
+    ):  # fmt: skip
+        yield Mistake(says, answer)
+
+
 class Kinds(Calls):
-    """`Calls` that says which kinds of distances are in the wrong bucket."""
+    """`Calls` of whole numbers, floats or not, that says which kinds of distances are in the wrong bucket."""
+
+    def observe(self, answer, seed: int) -> Iterator[tuple[str, Any]]:
+        for what, found in super().observe(answer, seed):
+            whole = plain(found) and found.is_floating_point() and torch.equal(found, found.round())
+            yield what, found.long() if whole else found
 
     def notice(self, expected, seen, seed: int) -> str:
         found = {}
@@ -74,8 +115,14 @@ class Kinds(Calls):
         for case in cases_of(self, seed):
             right, got = (x.get(f"{case.label}, output") for x in (expected, seen))
             distance, buckets, furthest = case.args
-            if not plain(got) or got.shape != right.shape:
+            if not plain(got):
                 return ""
+            if (distance == 0).any() and torch.equal(~got.isfinite(), distance == 0):
+                return "Distance 0 gives no number: the logarithm of 0 is minus infinity. Distances up to half keep themselves."
+            if not got.isfinite().all():
+                return ""
+            if got.shape != right.shape:
+                return f"{case.label}: the result has the shape {tuple(got.shape)}; it should be {tuple(right.shape)}, as that of distance."
             x, half = distance.abs(), buckets // 2
             far = (x > half) & (x < furthest - 1)
             for what, which in (

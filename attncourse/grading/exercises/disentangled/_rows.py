@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
 
-from attncourse.grading.compare import plain
+from attncourse.grading.compare import Raised, plain
 from attncourse.grading.exercise import Calls, cases_of
 from attncourse.grading.inputs import normal
 from attncourse.grading.observe import Case
@@ -101,7 +102,11 @@ class Rows(Calls):
     keys: bool = False
 
     def notice(self, expected, seen, seed: int) -> str:
-        for case in cases_of(self, seed):
+        cases = cases_of(self, seed)
+        raised = [isinstance(seen.get(f"{case.label}, output"), Raised) for case in cases]
+        if raised == [case.args[0].size(2) != case.args[2] for case in cases]:
+            return "It fails where there are not as many queries as keys; n and m can differ."
+        for case in cases:
             right, got = (x.get(f"{case.label}, output") for x in (expected, seen))
             if not plain(got):
                 return ""
@@ -127,15 +132,17 @@ class Rows(Calls):
         factor = (got / right).median()
         if torch.allclose(got, factor * right, atol=1e-4):
             return f"all scores are {factor:.4g} times what they should be; these are the products as they are, unscaled."
-        one, other = ("key", "query") if self.keys else ("query", "key")
+        for what, there in (("0", got == 0), ("minus infinity", got == -torch.inf)):
+            if pairs := there.all(1).all(0).nonzero().tolist():
+                (i, j), many = pairs[0], f"{len(pairs)} of {got.size(2) * got.size(3)} pairs"
+                return f"the score of query {i} and key {j} is {what}, and so are those of {many}; every pair has a score."
+        one = "key" if self.keys else "query"
         same = dict(pairs_read(got, tokens.double() @ table.double().mT))
         should = dict(pairs_read(right, tokens.double() @ table.double().mT))
         wrong = [pair for pair in should if same.get(pair) != should[pair]]
-        if not same or not wrong:
-            return ""
         read = [pair for pair in wrong if pair in same]
         if not read:
-            return ""
+            return self._exchanged(right, got, tokens.double(), table.double())
         (i, j), (at, row) = read[0], same[read[0]]
         token = j if self.keys else i
         whose = f"{one} {at}, not {one} {token}" if at != token else f"{one} {token}"
@@ -143,6 +150,35 @@ class Rows(Calls):
             f"the score of query {i} and key {j} is the product of {whose}, and row {row} of the table; their distance is "
             f"{i - j}, whose row is {should[i, j][1]}. {len(wrong)} of {len(should)} pairs are wrong."
         )
+
+    def _exchanged(self, right: Tensor, got: Tensor, tokens: Tensor, table: Tensor) -> str:
+        """Tokens of one sample and head that met the table of another one."""
+        found = {}
+        for (b, h), (sample, head, of) in product(
+            grid(*right.shape[:2]), grid(*right.shape[:2], len(table))
+        ):
+            one = Term(self.keys)(
+                tokens[sample : sample + 1, head : head + 1],
+                table[of : of + 1],
+                right.size(2 if self.keys else 3),
+            )
+            if torch.allclose(one[0, 0], got[b, h], atol=1e-4):
+                found[b, h] = (sample, head, of)
+        wrong = [
+            at for at, (sample, head, of) in found.items() if (sample, head, of) != (*at, at[1])
+        ]
+        if len(found) < right.size(0) * right.size(1) or not wrong:
+            return ""
+        (b, h), (sample, head, of) = wrong[0], found[wrong[0]]
+        return (
+            f"what is returned for sample {b}, head {h} comes from sample {sample}, head {head} and the table of head {of}. A reshape or "
+            "repeat has mixed up samples and heads."
+        )
+
+
+def grid(*sizes: int) -> Iterator[tuple[int, ...]]:
+    """All places in a table of these sizes."""
+    return product(*map(range, sizes))
 
 
 def pairs_read(scores: Tensor, every: Tensor) -> Iterator[tuple[tuple, tuple]]:

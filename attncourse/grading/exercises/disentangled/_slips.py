@@ -77,6 +77,7 @@ SLIPS = {  # the step of a `Term`: what is said, with {words} to be filled in, a
         ("The scores are divided by sqrt(2 * head_dim); {unscaled}.", lambda s, x, t: s / (2 * x.size(-1)) ** 0.5),
         ("The scores are divided by sqrt(3 * head_dim); {unscaled}.", lambda s, x, t: s / (3 * x.size(-1)) ** 0.5),
         ("The softmax is taken; the scores are asked.", lambda s, x, t: s.softmax(-1)),
+        ("The softmax is taken; the scores are asked.", lambda s, x, t: s.softmax(-2)),
         ("The scores are added up over the heads; return those of each.", lambda s, x, t: s.sum(1)),
         ("The scores are averaged over the heads; return those of each.", lambda s, x, t: s.mean(1)),
         ("Rows and columns are exchanged: rows are queries, columns are keys.{turn}", lambda s, x, t: s.mT),

@@ -113,6 +113,8 @@ class Factors(Calls):
         found = factors(got, list(given.values()))
         if found is None:
             return ""
+        if max(abs(x * math.sqrt(d * len(given)) - 1) for x in found) < 1e-3:
+            return f"the scores are right, but the weights of a query add up to {got.sum(-1).flatten()[0]:.4g}; to 1, over the keys."
         should = 1 / math.sqrt(d * len(given))
         each = ", ".join(f"{name} by {x:.4g}" for name, x in zip(given, found, strict=True))
         return (

@@ -6,12 +6,8 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
-from attncourse.grading.exercises.disentangled._buckets import (
-    Buckets,
-    Kinds,
-    log_of,
-)
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
+from attncourse.grading.exercises.disentangled._buckets import RIGHT, Kinds, log_of, others
 from attncourse.grading.observe import Case
 
 
@@ -48,7 +44,6 @@ def cases(seed: int) -> list[Case]:
     return [Case(what, rest, gradients=False) for what, *rest in calls]
 
 
-RIGHT = Buckets()
 ACCEPTED = Accepted(steps=RIGHT)
 
 
@@ -184,11 +179,7 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     ("This says which distances are far; return their buckets.", {"finish": lambda found, x: x.abs() > found.abs()}),
     ("distance is changed in place; its caller finds it changed.", {"finish": lambda found, x: (found, x.mul_(2))[0]}),
 ))  # fmt: skip
-
-MISTAKES.append(Mistake(
-    "The logarithm is divided by that of the largest distance that came, or of that by half; furthest - 1 takes its place.",
-    lambda x, buckets, furthest: Buckets(top=lambda _: max(int(x.abs().max()), buckets // 2 + 1))(x, buckets, furthest),
-))  # fmt: skip
+MISTAKES += others()
 
 EXERCISE = Exercise(
     name="log_bucket", title="Far words share a row", kind="Implement",

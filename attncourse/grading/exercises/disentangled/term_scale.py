@@ -37,6 +37,7 @@ CALLS = (  # what is special; b h n m, head_dim, which terms are there, how loud
     ("c2p alone, head_dim 12", (2, 2, 7, 4), 12, "010", 1),
     ("p2c alone, head_dim 3", (1, 3, 4, 8), 3, "001", 1),
     ("p2c there, but all zeros, head_dim 9", (2, 2, 3, 5), 9, "110", 1),
+    ("c2p alone, and all zeros, head_dim 5", (2, 3, 2, 4), 5, "010", 1),
     ("large scores, all three terms, head_dim 4", (1, 2, 5, 6), 4, "111", 300),
     ("1 key, head_dim 11", (2, 3, 4, 1), 11, "110", 1),
 )
@@ -51,7 +52,7 @@ def cases(seed: int) -> list[Case]:
             terms[0][..., 0, :] -= 10_000
             terms[0][..., 1, :] += 10_000
         if "zeros" in what:
-            terms[2] = torch.zeros(size)
+            terms[2 if terms[2] is None and terms[0] is not None else 1] = torch.zeros(size)
         found.append(Case(what, (*terms, d), gradients=number < 3))
     return found
 
@@ -170,6 +171,9 @@ MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in (
      {"join": lambda terms, factor: sum(there(terms)) / sum(there(terms)).std(-1, keepdim=True, correction=min(1, terms[0].size(-1) - 1) if terms[0] is not None else 1)}),
     ("The largest number of each term is subtracted, and rows far below it vanish; subtract the largest of the row.",
      {"join": lambda terms, factor: sum(x - x.max() for x in there(terms)) * factor, "normalize": lambda s: s.exp() / s.exp().sum(-1, keepdim=True)}),
+    *(("Scores are clamped, so that all beyond a bound are the same.", {"normalize": lambda s, top=top: s.clamp(-top, top).softmax(-1)})
+      for top in (10.0, 20.0, 50.0, 80.0, 88.0, 100.0)),
+    ("A score of 0 is hidden as if it were no score.", {"normalize": lambda s: s.masked_fill(s == 0, -math.inf).softmax(-1)}),
     ("The weights are returned in a tuple; return the weights alone.", {"finish": lambda w, terms: (w,)}),
     ("The scores are returned with the weights; return the weights alone.", {"finish": lambda w, terms: (w, sum(there(terms)))}),
     ("The weights are transposed; rows are queries, columns are keys.", {"finish": lambda w, terms: w.mT}),
