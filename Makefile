@@ -106,7 +106,7 @@ new: $(READY)
 	$(BIN)/python tools/new.py $(or $(KIND),variant) --exercises $(or $(EXERCISES),1) -- $(NAME)
 	$(BIN)/python tools/make_exercises.py
 
-# The libraries that `window.py`, `global_local.py` and `scores.py` compare with; nothing else needs them.
+# The libraries that `window.py`, `global_local.py`, `scores.py` and `linear.py` compare with; nothing else needs them.
 BENCH := $(VENV)/.bench
 
 $(BENCH): $(READY) pyproject.toml
@@ -120,6 +120,7 @@ bench: $(BENCH)
 	$(BIN)/python benchmarks/window.py
 	$(BIN)/python benchmarks/global_local.py
 	$(BIN)/python benchmarks/scores.py
+	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/grading.py
 	$(BIN)/python benchmarks/grading.py --thousand
 	$(BIN)/python benchmarks/budgets.py
