@@ -114,7 +114,7 @@ MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in (
 
 EXERCISE = Exercise(
     name="repair_p2c", answer="position_to_content", title="Right on a square, or so it seems", kind="Repair",
-    points=2, difficulty=3, minutes=15, needs="section 'Now the key may ask to be read' of chapter 16",
+    points=2, difficulty=3, minutes=15, needs="section 'The word that is read may have a say, too' of chapter 16",
     judge=Rows(definition, partial(drawn_cases, keys=True), keys=True), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Write the shape behind every line, for 2 queries and 3 keys. What are the rows of every, and what are the rows of index?",
