@@ -90,7 +90,8 @@ class DifferentialAttention(MultiHeadAttention):
         ValueError: embed_dim is not a multiple of 2 num_heads.
 
     Cost: 3 embed_dim / num_heads parameters more than `MultiHeadAttention`: four vectors of half a head's width
-        and the weight of the norm, which the heads share. The weights are always stored, twice.
+        and the weight of the norm, which the heads share. Where nobody asks for the weights, torch's fused function
+        reads each half of the values with all 2 num_heads heads, and no n m numbers are stored.
     Reduces to: `MultiHeadAttention` with half as wide queries and keys, and a norm, when lam = 0.
     Source: ye2024, section 2.1.
     Chapter: 17_multi_token.
@@ -133,8 +134,22 @@ class DifferentialAttention(MultiHeadAttention):
 
     def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
         options = {"attn_mask": attn_mask, "is_causal": is_causal}
-        heads, weights = differential_attention(q, k, v, self.lam(), **options)
+        if need_weights:
+            heads, weights = differential_attention(q, k, v, self.lam(), **options)
+        else:
+            heads, weights = self._fused(q, k, v, **options), None
         return (1 - self.lambda_init) * self.norm(heads), weights
+
+    def _fused(self, q, k, v, attn_mask, is_causal):
+        """What is read is linear in the weights, so outputs can be subtracted, and no table need be there."""
+        if attn_mask is not None and attn_mask.dim() == 4 and attn_mask.size(1) > 1:
+            attn_mask = attn_mask.repeat_interleave(2, dim=1)
+        # Fused functions want values as wide as the keys: one half after the other.
+        attend = super()._attend
+        halves = (half.repeat_interleave(2, dim=1) for half in v.chunk(2, dim=-1))
+        read = [attend(q, k, half, attn_mask, is_causal, False)[0] for half in halves]
+        both = torch.cat(read, dim=-1)
+        return both[:, ::2] - self.lam() * both[:, 1::2]
 
 
 def apart(x: Float[Tensor, "b h n e"]) -> Float[Tensor, "b heads n d"]:

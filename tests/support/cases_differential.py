@@ -117,12 +117,17 @@ def differential_attention_layer(p, s):
         masked=lambda mask, x: layer(x, attn_mask=mask, is_causal=True, need_weights=True),
         layer=layer,
         is_causal=True,
+        fused=True,
         leaves_rest=True,
     )
 
 
 MUTANTS += [
     ("differential", "first - lam * second", "first + lam * second"),
+    ("differential", "both[:, ::2] - self.lam() * both[:, 1::2]", "both[:, 1::2] - self.lam() * both[:, ::2]"),
+    ("differential", "halves = (half.repeat_interleave(2, dim=1)", "halves = (half.repeat(1, 2, 1, 1)"),
+    ("differential", "attn_mask = attn_mask.repeat_interleave(2, dim=1)", "attn_mask = attn_mask.repeat(1, 2, 1, 1)"),
+    ("differential", "half, attn_mask, is_causal, False", "half, attn_mask, False, False"),
     ("differential", "first - lam * second", "second - lam * first"),
     ("differential", "first - lam * second", "first - lam * second.detach()"),
     ("differential", "first - lam * second", "first - second"),

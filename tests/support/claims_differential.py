@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from support.cases import Sizes, draw
+from support.cases import Sizes, draw, some_pairs
 from support.cases_differential import differential_layer, pairs
 from support.cases_global import module
 from support.claims import claim
@@ -38,6 +38,17 @@ def positions_turn_both_heads_of_a_pair(p):
     q, k, _ = layer.project(x, x, x, at)
     both = [p.layers.split_heads(f(x), 2 * H) for f in (layer.q_proj, layer.k_proj)]
     close([q, k], [p.positions.rotary(y, at) for y in both])
+
+
+@claim
+def a_mask_for_each_pair_hides_from_both_of_its_heads(p):
+    (x,) = draw((B, N, WIDTH))
+    layer = differential_layer(p, WIDTH, H)
+    for heads in (1, H):
+        visible = some_pairs(B, heads, N, N)
+        for options in ({}, {"is_causal": True}):
+            fused = layer(x, attn_mask=visible, **options)
+            close(layer(x, attn_mask=visible, need_weights=True, **options)[0], fused)
 
 
 @claim
