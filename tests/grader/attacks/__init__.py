@@ -39,6 +39,7 @@ FAMILIES = (
     "flash",
     "windows",
     "tables",
+    "scores",
     "notebooks",
 )
 

@@ -1,6 +1,9 @@
 """For each exercise under attack a right answer, for attacks that start from one."""
 
+from grader.attacks import scores_answers
+
 RIGHT = {
+    **scores_answers.RIGHT,
     "scaled_dot_product_attention": """
 def scaled_dot_product_attention(query, key, value):
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))

@@ -1,8 +1,10 @@
 """For each exercise under attack the wrong answer that the attacks dress up."""
 
+from grader.attacks import scores_answers
 from grader.attacks.right_answers import RIGHT
 
 WRONG = {
+    **scores_answers.WRONG,
     # no scale
     "scaled_dot_product_attention": """
 def scaled_dot_product_attention(query, key, value):

@@ -67,7 +67,7 @@ def read(kernels: Tensor, scores: Tensor, there: Tensor) -> list[list[list[int]]
     side = kernels.size(2) // 2
     line = F.conv2d(scores, kernels[:, None], padding=(0, side), groups=len(kernels))[:, :, 0]
     line = line.masked_fill(~there, -torch.inf)
-    read = line > line.amax(-1, keepdim=True) - math.log(10)
+    read = line >= line.amax(-1, keepdim=True) - math.log(10)
     return [[text.nonzero()[:, 0].tolist() for text in of_head] for of_head in read.unbind(1)]
 
 
