@@ -1,5 +1,6 @@
 """The judge of a test that tells tables of biases apart: a truth value for each head."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -39,27 +40,46 @@ class Heads(Calls):
 
     def notice(self, expected, seen, seed: int) -> str:
         """What holds for the heads that are told wrong."""
-        told, wrong = {}, []
+        told, wrong, raised = {}, [], []
         for label, heads in self._kinds(seed).items():
-            keys = [f"{label}; head {number}, {kind.name}" for number, kind in enumerate(heads)]
+            raised += [label] * isinstance(seen.get(f"{label}, output"), Raised)
+            keys = {
+                f"{label}; head {number}, {kind.name}": kind for number, kind in enumerate(heads)
+            }
             told[label] = [seen[key] for key in keys if key in seen]
-            wrong += [(seen[key], kind.why) for key, kind in zip(keys, heads, strict=True)
-                      if key in seen and seen[key] != expected[key]]  # fmt: skip
-        every = [word for words in told.values() for word in words]
-        if not wrong:
-            return ""
-        if len(set(every)) == 1:
-            return f"Every head of every table is called {every[0]}."
-        if all(len(set(words)) <= 1 for words in told.values()):
-            return "All heads of a table get one and the same verdict; each has a table of its own."
-        if len(wrong) == len(every):
-            return "Every head is told wrong: True and False are exchanged."
-        if len(wrong) > len(every) / 3 and {word for word, _ in wrong} == {"absolute"}:
-            return "Most relative tables are called absolute: on some of their diagonals numbers are compared that belong to two."
-        whys = list(dict.fromkeys(why for _, why in wrong))
-        return " ".join(f"{why}." for why in whys[:3]) + (
-            f" And {len(whys) - 3} more kinds are told wrong." if len(whys) > 3 else ""
-        )
+            wrong += [
+                (seen[key], kind)
+                for key, kind in keys.items()
+                if seen.get(key, expected[key]) != expected[key]
+            ]
+        if raised and len(raised) < len(told):
+            square = [
+                label
+                for label in told
+                if len(set(re.findall(r"\d+(?= queries| keys)", label))) == 1
+            ]
+            if not set(square) & set(raised):
+                return "It runs on square tables, and not on all with other numbers of queries and keys: n stands where m belongs, or m for n."
+        return _of_the_wrong(told, wrong) if wrong else ""
+
+
+def _of_the_wrong(told: dict[str, list[str]], wrong: list[tuple[str, Kind]]) -> str:
+    """What holds for verdicts of which some are wrong."""
+    every, called = [word for words in told.values() for word in words], {word for word, _ in wrong}
+    if len(set(every)) == 1:
+        return f"Every head of every table is called {every[0]}."
+    if all(len(set(words)) <= 1 for words in told.values()):
+        return "All heads of a table get one and the same verdict; each has a table of its own."
+    if len(wrong) == len(every):
+        return "Every head is told wrong: True and False are exchanged."
+    direction = {
+        ("relative",): "All that is relative is known, but more passes: not every pair on a diagonal decides, or the tolerance is too large.",
+        ("absolute",): "All that is absolute is found, but more is refused: pairs decide that stand on two diagonals, or the tolerance is too small, or NaN is there.",
+    }  # fmt: skip
+    both = f"{len(wrong)} of {len(every)} heads are told wrong, in both directions."
+    first = direction.get(tuple(called), both)
+    why = [f"Called {word}: {kind.name}. {kind.why}." for word, kind in wrong[:3]]
+    return " ".join((first, *why))
 
 
 def truths(found: Any, heads: int) -> Any:
@@ -79,8 +99,9 @@ def truths(found: Any, heads: int) -> Any:
     if len(several) != heads:
         return Described(f"another number of results: {len(several)} for {heads} heads")
     if any(isinstance(x, list | tuple | Tensor) for x in several):
-        return Described("more than one truth value for a head")
-    if not all(isinstance(x, bool) or isinstance(x, int) and x in (0, 1) for x in several):
+        one = len(str(several[0]).split(",")) == 1
+        return Described("an axis too many" if one else "more than one truth value for a head")
+    if not all(isinstance(x, bool | int | float) and x in (0, 1) for x in several):
         kind = "words" if isinstance(several[0], str) else "numbers"
         return Described(f"{kind} instead of True and False")
     return [bool(x) for x in several]

@@ -91,3 +91,21 @@ def square(bias):
 def tables(says, agree):
     """A mistake that looks at whole tables, all at once: (heads, n, m) -> agreement, entry by entry."""
     return Mistake(says, lambda bias: agree(bias).flatten(1).all(1))
+
+
+def agreeing(judged, last=slice(None)):
+    """A test that compares each entry with its neighbour on the diagonal, and judges all of that at once."""
+    return lambda bias: judged(near(bias[:, 1:, 1:], bias[:, :-1, :-1]).flatten(1)[:, last])
+
+
+def sized(bias):
+    """The number that |i - j| has where it comes first, for each entry."""
+    n, m = bias.shape[1:]
+    first = torch.cat([bias[:, 0], bias[:, m:, 0]], 1)
+    return first[:, (torch.arange(n)[:, None] - torch.arange(m)).abs()]
+
+
+def of_first_row(bias):
+    """The first row, shifted; below the main diagonal its first number."""
+    n, m = bias.shape[1:]
+    return bias[:, 0][:, (torch.arange(m) - torch.arange(n)[:, None]).clamp(min=0)]

@@ -9,12 +9,15 @@ from attncourse.grading.exercises.disentangled._biases import cases
 from attncourse.grading.exercises.disentangled._heads import Heads
 from attncourse.grading.exercises.disentangled._told import (
     Told,
+    agreeing,
     apart,
     definition,
     deviation,
     in_place,
     near,
     neighbours,
+    of_first_row,
+    sized,
     square,
     tables,
     visible,
@@ -94,34 +97,43 @@ NAN = "Minus infinity minus minus infinity is NaN, so masks spoil the comparison
 LONG = ("Each number is compared with its neighbour on the diagonal alone; a drift that is slower than the tolerance goes unseen. "
         "Compare with the first, or the largest with the smallest.")  # fmt: skip
 SMALL = ("The tolerance is too small: numbers that differ by rounding, by less than 1e-5, agree. == has no tolerance, and that of allclose "
-         "is next to nothing near 0; say rtol=0, atol=1e-4.")  # fmt: skip
-LARGE = "The tolerance is too large: from 1e-3 on a difference is real."
+         "is next to nothing near 0; say rtol=0, atol=1e-4. round() tears apart what lies on two sides of a half.")  # fmt: skip
+LARGE = "A variance is the square of a deviation: below 1e-4 it still allows differences of 1e-2."
+GROWS = "The tolerance grows with the numbers (rtol), so among large ones a real difference goes unseen; say rtol=0."
+LARGE = "The tolerance is too large: from 1e-3 on a difference is real. A variance below 1e-4 allows differences of 1e-2."
 WHICH = "Only {}; a table is relative if every diagonal is constant."
 MISTAKES = Mistakes([
+    *(RIGHT.but(WHICH.format(what), offsets=offsets) for what, offsets in (
+        ("the main diagonal is looked at", lambda n, m: [0]),
+        ("n diagonals are looked at, for k from 0 to n - 1; there are those below, and up to m - 1 above", lambda n, m: range(n)),
+        ("the main diagonal and those above are looked at, where j >= i", lambda n, m: range(m)),
+        ("the main diagonal and those below are looked at, where j <= i", lambda n, m: range(1 - n, 1)),
+        ("some of the diagonals above are looked at; k goes up to m - 1, and tables may have more keys than queries", lambda n, m: range(1 - n, min(n, m))),
+        ("some of the diagonals below are looked at; k begins at 1 - n, and tables may have more queries than keys", lambda n, m: range(1 - min(n, m), m)),
+        ("diagonals that a square table has are looked at, and tables may have more keys or more queries",
+         lambda n, m: range(1 - min(n, m), min(n, m))),
+        ("the diagonals next to the main one are looked at", lambda n, m: range(max(1 - n, -1), min(m, 2))),
+        ("the diagonals beside the main one are looked at, and not itself", lambda n, m: [d for d in range(1 - n, m) if d]),
+    )),
     *(RIGHT.but(says, constant=constant) for says, constant in (
         *((LONG, neighbours(tol)) for tol in (1e-4, 5e-4, 1e-3)),
         (NAN, lambda x: ((x - x[:, :1]).abs() < 1e-4).all(1)),
-        ("The standard deviation of a single number is NaN (unless correction=0), and the corners of each table are diagonals of one number.",
-         lambda x: deviation(x) < 1e-4),
+        ("Everything is called absolute. Is a NaN compared? The standard deviation of a single number is one (unless correction=0), and the corners of "
+         "each table are diagonals of one number.", lambda x: deviation(x) < 1e-4),
         *((SMALL, within(tol)) for tol in (0, 1e-7, 1e-6)),
         (SMALL, lambda x: torch.isclose(x, x[:, :1]).all(1)),
+        (f"{NAN} {LONG}", lambda x: ((x[:, 1:] - x[:, :-1]).abs() < 1e-4).all(1)),
+        (LARGE, lambda x: apart(x).var(1, correction=0) < 1e-4),
+        (f"{NAN} {LARGE}", lambda x: x.var(1, correction=0) < 1e-4),
+        *((GROWS, lambda x, r=rtol: torch.isclose(x, x[:, :1], rtol=r, atol=1e-5).all(1)) for rtol in (1e-4, 1e-3, 1e-2)),
+        ("Each number is compared with the second next on its diagonal; it agrees with the next one, too.",
+         lambda x: near(x[:, 2:], x[:, :-2], 1.2e-5).all(1)),
         *((LARGE, within(tol)) for tol in (2e-3, 1e-2, 0.1, 1.0)),
         ("The numbers of a diagonal are compared without abs(): what is smaller than the first goes unseen.", lambda x: (apart(x) < 1e-4).all(1)),
         ("The numbers of a diagonal are compared without abs(): what is larger than the first goes unseen.", lambda x: (apart(x) > -1e-4).all(1)),
         ("Only the ends of a diagonal are compared (a sum of its steps does the same); a number between them can be another.", lambda x: near(x[:, 0], x[:, -1])),
         ("Only the first two numbers of a diagonal are compared; all of them must agree.", lambda x: near(x[:, :2], x[:, :1]).all(1)),
-        ("Hidden entries are left out; a mask that hides some of a diagonal makes the table absolute.", visible),
-    )),
-    *(RIGHT.but(WHICH.format(what), offsets=offsets) for what, offsets in (
-        ("the main diagonal is looked at", lambda n, m: [0]),
-        ("the main diagonal and those above are looked at, where j >= i", lambda n, m: range(m)),
-        ("the main diagonal and those below are looked at, where j <= i", lambda n, m: range(1 - n, 1)),
-        ("diagonals up to the number of queries are looked at, and tables may have more keys", lambda n, m: range(1 - n, min(n, m))),
-        ("diagonals up to the number of keys are looked at, and tables may have more queries", lambda n, m: range(1 - min(n, m), m)),
-        ("diagonals that a square table has are looked at, and tables may have more keys or more queries",
-         lambda n, m: range(1 - min(n, m), min(n, m))),
-        ("the diagonals next to the main one are looked at", lambda n, m: range(max(1 - n, -1), min(m, 2))),
-        ("the diagonals beside the main one are looked at, and not itself", lambda n, m: [d for d in range(1 - n, m) if d]),
+        ("Hidden entries are left out, or NaN counts as no difference; a mask that hides some of a diagonal makes the table absolute.", visible),
     )),
     RIGHT.but(WHICH.format("the square part of the table is looked at"), table=square),
     RIGHT.but("The last row is never looked at.", table=lambda b: b[:, : max(1, b.size(1) - 1)]),
@@ -138,7 +150,7 @@ MISTAKES = Mistakes([
         ("One verdict for all heads is returned; each head has a table of its own.", all),
         ("All heads of a table get the same verdict; each has its own.", lambda x: [all(x)] * len(x)),
         ("All heads of a table get the same verdict; each has its own.", lambda x: [x[0]] * len(x)),
-        ("Only the first head is told.", lambda x: x[:1]),
+        ("One verdict is returned, on the first head or on all, in place of one for each head.", lambda x: x[:1]),
         ("The numbers of the relative heads are returned; return True or False for each head.", lambda x: [k for k, y in enumerate(x) if y]),
         ("Words are returned; return True or False for each head.", lambda x: ["relative" if y else "absolute" for y in x]),
         ("The relative heads are counted; return True or False for each head.", sum),
@@ -151,8 +163,17 @@ MISTAKES = Mistakes([
            lambda b: near(square(b), square(b).mT)),
     tables("The table is rolled against itself, so its last row and column are compared with the first ones.",
            lambda b: near(b, b.roll((1, 1), (1, 2)))),
+    tables("That asks for a function of |i - j|; one of i - j may be another before a word than behind it.", lambda b: near(b, sized(b))),
+    tables("Each row is compared with the first one, shifted, and what lies below the main diagonal with [0, 0]; the first column begins those diagonals.",
+           lambda b: near(b, of_first_row(b))),
+    Mistake("A table that is not square is called absolute, and a square one where it is not symmetric; neither has to do with i - j.",
+            lambda b: (near(b, b.mT) if b.size(1) == b.size(2) else torch.zeros(b.shape, dtype=torch.bool)).flatten(1).all(1)),
+    Mistake("It is enough here that one pair of neighbours agrees; all must.", agreeing(lambda found: found.any(1))),
+    Mistake("Each comparison overwrites the verdict, so the last one decides.", agreeing(lambda found: found.all(1), slice(-1, None))),
     Mistake("Each table of truth values is returned as a whole; say one for each head, whether all of it agrees.",
             lambda bias: near(bias[:, 1:, 1:], bias[:, :-1, :-1])),
+    Mistake("There is an axis too many, as keepdim=True leaves it; return a list or a tensor of shape (heads,).",
+            lambda bias: near(bias[:, 1:, 1:], bias[:, :-1, :-1]).flatten(1).all(1, keepdim=True)),
     Mistake("How far the numbers of the diagonals lie apart is returned; say whether that is rounding.",
             lambda bias: (bias[:, 1:, 1:] - bias[:, :-1, :-1]).abs().flatten(1).sum(1)),
 ])  # fmt: skip
