@@ -9,6 +9,7 @@ from attncourse.grading.compare import Raised
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
 from attncourse.grading.exercises.disentangled._copiers import (
+    SPAN,
     VOCAB,
     WAVES,
     Convolution,
@@ -34,11 +35,12 @@ class Lengths(Facts):
     def notice(self, expected, seen, seed: int) -> str:
         short, *longer = (seen.get(name) for name in NAMES[3:6])
         wrong = next((x for x in longer if x not in (True, None)), None)
-        if short is not True or wrong is None:
-            return ""
-        if isinstance(wrong, Raised):
-            return STUCK
-        return OLD if "much better" in wrong else THIN
+        if short is True and wrong is not None:
+            return STUCK if isinstance(wrong, Raised) else THIN if "more often" in wrong else OLD
+        for words, says in LOOKS.items():
+            if words in str(short):
+                return says.format(str(short).partition(":")[0].capitalize())
+        return ""
 
 
 class Forward(nn.Module):
@@ -76,7 +78,17 @@ def attends(**changed):
 
 
 GUESSES = torch.rand(VOCAB, VOCAB, generator=torch.Generator().manual_seed(3))
-OLD = "The places that training did not have go wrong: a table of absolute places knows nothing of new ones. Let scores depend on i - j."
+OLD = ("Sequences that are longer than those of training go wrong: absolute places (the row of a table, a sine, a place modulo 16) mean something else "
+       "there, or nothing. Let scores depend on i - j.")  # fmt: skip
+NONE = "It does not know the places: attention without them sees no order. Let scores depend on i - j, with a learned number or vector for each distance."
+SIDES = "It knows how far a token is, and not on which side: a bias of |i - j| is the same before and behind. Let scores depend on i - j with its sign."
+CLIPPED = ("A token nine places back is the same to it as the one three places back: the table ends too early, and distance 3 shares its row with all that "
+           "are further. Make the span longer than the distance.")  # fmt: skip
+ENOUGH = "It learned, but not enough: train longer, or with another learning rate; and see that a query can tell distance 3 from 2 and 4."
+OTHER = "{}; the target is the token three places back: tokens[:, :-3] belongs to logits[:, 3:]."
+GUESS = "It is untrained, or it has learned next to nothing. Guessing has a loss of log(16) = 2.77."
+LOOKS = {"it says what": OTHER, "token itself": OTHER, "not know the places": NONE, "on which side": SIDES, "nine places back": CLIPPED,
+         "more often": ENOUGH, "mostly wrong": ENOUGH, "guess": GUESS}  # fmt: skip
 STUCK = ("At length 16 it runs, and at another length it raises an error: something in it has a length of its own, such as a table of positions, a mask "
          "or a view. Read the length from tokens.size(1), and let scores depend on i - j, clipped.")  # fmt: skip
 THIN = ("It gets worse the more keys there are: the weight of the right one is not far enough above that of all others together. Train longer, or let the "
@@ -90,16 +102,18 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
     (OLD, Copier(lambda t, x: by_rows(t, x, lambda i: i.clamp(max=15)), rows_of(16))),
     (OLD, Copier(lambda t, x: by_rows(t, x, lambda i: i % 16), rows_of(16))),
     (STUCK, Rows(32)),
-    (THIN, attends(numbers=bias_at(BACK, 1.7))),
-    (THIN, attends(numbers=bias_at(BACK, 2.0))),
-    ("The table ends too early: distance 3 shares its row with all that are further, so their mean is read. Make the table longer than the distance.",
+    (THIN, attends(numbers=bias_at(BACK, 1.5))),
+    (THIN, attends(numbers=bias_at(BACK, 1.8))),
+    (CLIPPED,
      Copier(lambda t, x: by_bias(t, x, 3), bias_at(3, 20.0, 3))),
-    *((f"It says {where}; the target is the token three places back: tokens[:, :-3] belongs to logits[:, 3:].", attends(numbers=bias_at(back)))
+    *((OTHER.format(f"It says {where}"), attends(numbers=bias_at(back)))
       for where, back in (("the token itself", 0), ("what stands 2 places back", 2), ("what stands 4 places back", 4), ("what stands 1 place back", 1))),
     ("It reads three places ahead: tokens[:, :-3] belongs to logits[:, 3:], and not the other way round.", attends(numbers=bias_at(-3))),
-    ("It is untrained, or it has learned next to nothing. Guessing has a loss of log(16) = 2.77.", attends(numbers=torch.zeros(17))),
-    ("It is untrained, or it has learned next to nothing. Guessing has a loss of log(16) = 2.77.", Forward(lambda t, x: x[t], GUESSES)),
-    ("It learned, but not enough: train longer, or with another learning rate.", attends(numbers=bias_at(BACK, 0.8))),
+    (NONE, attends(numbers=torch.zeros(17))),
+    (SIDES, attends(scores=lambda t, x: x[distance(t.size(1)).abs().clamp(max=SPAN) + SPAN])),
+    (NONE, Forward(lambda t, x: x[t], GUESSES)),
+    (GUESS, attends(after=lambda y, t: y @ GUESSES.to(y))),
+    (ENOUGH, attends(numbers=bias_at(BACK, 0.8))),
     ("The model has more than 10,000 parameters; one layer 32 wide has half of that.",
      Copier(lambda t, x: by_bias(t, x[0]), AT_3.expand(700, -1))),
     ("The batch of the training is built in; read it from tokens.", attends(before=lambda t: t.view(64, LENGTH))),
