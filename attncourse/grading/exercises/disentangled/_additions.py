@@ -21,14 +21,16 @@ def one_more(scores: Tensor) -> Tensor:
 
 
 def softmax(scores: Tensor) -> Tensor:
+    """Over the keys."""
     return scores.softmax(-1)
 
 
 def added(
     where: str, *shape: int, spread: Callable = lambda x: x, normalize: Callable = softmax
 ) -> Callable:
-    """What gives the weights and the output of an attention to which random numbers of this shape, spread out, are
-    added; times 0 nothing is.
+    """The weights and the output of an attention, with random numbers of this shape added to one of its parts.
+
+    They are spread out by a function, and multiplied by what the result is called with: 0 adds nothing.
     """
 
     def weights_and_output(times: float) -> tuple[Tensor, Tensor]:
@@ -104,10 +106,28 @@ class Predictions(Facts):
                 "A number that is added to all three scores moves each of them: its gradient is the sum of theirs."
             )
         elif off:
-            whys.append(
-                "A score moves its own weight, and the others the other way, since they sum to 1: count all three."
-            )
+            said = [float(str(seen[what]).split()[-1]) if what in off else right
+                    for what, right in zip(SLOPES, RIGHT[1], strict=True)]  # fmt: skip
+            whys.append(_of_slopes(said))
         return " ".join(dict.fromkeys(whys[:3]))
+
+
+def _of_slopes(said: list[float]) -> str:
+    """What is true of four gradients that are wrong."""
+    a, b = torch.tensor(said).double(), torch.tensor(RIGHT[1]).double()
+    times = (a @ b / (b @ b)).item()
+    if torch.allclose(a.abs(), b.abs(), atol=2e-3):
+        return "The sizes are right, but not all signs: a key whose value is below the output pulls it down."
+    if torch.allclose(a, times * b, atol=2e-3):
+        return f"All four are {times:.3g} times what they should be."
+    if (a - b).abs().max() <= 0.051:
+        return "They are nearly right: give two decimals."
+    if abs(said[3] - sum(said[:3])) > 2e-3:
+        return (
+            "What is added to all three scores moves the output by the sum of what each of them does, and the fourth number "
+            "is not the sum of the first three."
+        )  # fmt: skip
+    return "A score moves its own weight, and the others the other way, since they sum to 1: count all three."
 
 
 def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
@@ -128,14 +148,9 @@ NAMES = ("nine words and four numbers", *ADDITIONS, *SLOPES)
 
 def parted(answer: Any) -> tuple[Any, Any]:
     """The words and the numbers; or a sentence that says what came instead, and nothing."""
-    if isinstance(answer, dict):
-        answer = list(answer.values())
-    if not isinstance(answer, list | tuple):
+    if not isinstance(answer, list | tuple | dict):
         return f"no pair of lists, but a {type(answer).__name__}", None
-    flat = []
-    for x in answer:
-        x = list(x.values()) if isinstance(x, dict) else x
-        flat += flattened(x)
+    flat = flattened(answer)
     words, numbers = (
         [x for x in flat if isinstance(x, str)],
         [x for x in flat if not isinstance(x, str)],
@@ -152,29 +167,32 @@ def parted(answer: Any) -> tuple[Any, Any]:
 
 
 def flattened(x: Any) -> list[Any]:
-    """A list, a tuple, a tensor or an array as a list; anything else as one entry of it."""
+    """All that stands in lists, tuples, dictionaries, tensors and arrays, in a row."""
     if plain(x) or type(x).__name__ == "ndarray":
         return list(x.flatten().tolist())
-    return list(x) if isinstance(x, list | tuple) else [x]
+    if isinstance(x, dict):
+        x = list(x.values())
+    return [part for each in x for part in flattened(each)] if isinstance(x, list | tuple) else [x]
 
 
+ONLY = "{}: This acts on the output through the weights only; where the output changes, they have changed."
 CONSTANT = (
     "the softmax divides it out: e to that number stands above and below the line in every row"
 )
 WHY = {
     "a": dict.fromkeys(("both", "output"), f"a: One number on all scores changes nothing; {CONSTANT}."),
-    "b": dict.fromkeys(("both", "output"), f"b: Each head has a softmax of its own, and within a head it is one number; {CONSTANT}."),
-    "c": dict.fromkeys(("both", "output"), f"c: A softmax runs over the keys of one query, so a number for each query is the same for all of them; {CONSTANT}."),
+    "b": dict.fromkeys(("both", "output"), "b: Each head has a softmax of its own, and within it this is one number, as in a."),
+    "c": dict.fromkeys(("both", "output"), "c: A softmax runs over the keys of one query, and for all of them this is one number, which is divided out."),
     "d": {"nothing": "d: A number for each key differs from key to key within a row, so it moves weight from one key to another.",
-          "output": "d: Scores act on the output through the weights only; what changes the output here has changed the weights."},
+          "output": ONLY.format("d")},
     "e": {"nothing": "e: In one row the distances of the keys differ, so do the numbers, and weight moves.",
-          "output": "e: Scores act on the output through the weights only; what changes the output here has changed the weights."},
+          "output": ONLY.format("e")},
     "f": dict.fromkeys(("both", "output"), "f: q . (k + c) = q . k + q . c, and q . c is one number for each query: as in c nothing changes. The bias of "
                        "a key projection does nothing."),
     "g": {"nothing": "g: (q + c) . k = q . k + c . k, and c . k is a number for each key: as in d, it moves weight.",
-          "output": "g: Queries act on the output through the weights only; what changes the output here has changed the weights."},
+          "output": ONLY.format("g")},
     "h": {"nothing": "h: The weights sum to 1, so a vector that is added to all values arrives in the output whole.",
           "both": "h: Values are mixed when the weights are there; they do not change them."},
     "i": {"nothing": "i: The 1 in the denominator is not multiplied by e to that number, so nothing is divided out: this constant is learned.",
-          "output": "i: Scores act on the output through the weights only; what changes the output here has changed the weights."},
+          "output": ONLY.format("i")},
 }  # fmt: skip

@@ -135,6 +135,7 @@ def shuffled(seed: int) -> list[tuple[int, int, list[Kind]]]:
 
 
 def cases(seed: int) -> list[Case]:
+    """A call for each group of heads."""
     g, found = torch.Generator().manual_seed(seed), []
     for n, m, heads in shuffled(seed):
         tables = torch.stack([kind.make(Parts(n, m, g)).double() for kind in heads])

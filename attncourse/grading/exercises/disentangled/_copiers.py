@@ -8,6 +8,7 @@ VOCAB, SPAN = 16, 8
 
 
 def hot(tokens: Tensor) -> Tensor:
+    """Tokens as rows of 0 and a single 1."""
     return one_hot(tokens, VOCAB).float()
 
 
@@ -40,6 +41,7 @@ class Copier(nn.Module):
 
 
 def distance(n: int) -> Tensor:
+    """i - j for all pairs."""
     return torch.arange(n)[:, None] - torch.arange(n)
 
 
@@ -77,6 +79,7 @@ def by_rows(tokens: Tensor, rows: Tensor, place=lambda i: i) -> Tensor:
 
 
 def bias_at(back: int, strength: float = 20.0, span: int = SPAN) -> Tensor:
+    """A table that prefers one distance."""
     return strength * (torch.arange(-span, span + 1) == back).float()
 
 

@@ -58,10 +58,12 @@ class Told:
 
 
 def neighbours(tol):
+    """Is each number near the next one?"""
     return lambda x: near(x[:, 1:], x[:, :-1], tol).all(1)
 
 
 def within(tol):
+    """Is each number near the first one?"""
     return lambda x: near(x, x[:, :1], tol).all(1)
 
 
@@ -76,15 +78,18 @@ def deviation(x):
 
 
 def visible(x):
+    """Are the numbers near the first that is not hidden?"""
     first = x.gather(1, x.isfinite().long().argmax(1, keepdim=True))
     return (near(x, first) | x.isinf()).all(1)
 
 
 def in_place(bias):
+    """Hidden entries become a number, in the table of the caller."""
     return bias.masked_fill_(bias.isinf(), -1e9)
 
 
 def square(bias):
+    """The part with as many keys as queries."""
     return bias[:, : min(bias.shape[1:]), : min(bias.shape[1:])]
 
 

@@ -92,7 +92,7 @@ MISTAKES = Mistakes([
     Mistake("Only the numbers are given; the nine words are asked, too.", SLOPES),
     Mistake("Three gradients are given; that of beta is asked, too.", (CHANGES, SLOPES[:3])),
     Mistake('The words are "nothing", "output" and "both".', (words(d="weights", g="weights"), SLOPES)),
-    Mistake('The words are "nothing", "output" and "both", not True and False.', ([word != "nothing" for word in CHANGES], SLOPES)),
+    Mistake('The words are "nothing", "output" and "both", not True, False or None.', ([word != "nothing" for word in CHANGES], SLOPES)),
     Mistake("A single word is given; nine words and four numbers are asked: ([...], [...]).", "nothing"),
 ])  # fmt: skip
 

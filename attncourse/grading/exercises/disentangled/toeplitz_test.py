@@ -180,7 +180,7 @@ MISTAKES = Mistakes([
 
 EXERCISE = Exercise(
     name="toeplitz_test", answer="is_relative", title="Relative, or nearly?", kind="Implement",
-    points=2, difficulty=3, minutes=15, needs="section 'P P^T knows places, not distances' of chapter 16",
+    points=2, difficulty=3, minutes=15, needs="section 'Places are not distances' of chapter 16",
     judge=Heads(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Draw a small table whose entry is i - j, and mark all entries that are 0, all that are 1, all that are -1. Where do they stand?",
