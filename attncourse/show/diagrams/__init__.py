@@ -2,11 +2,13 @@
 
 from attncourse.show.diagrams.blocks import next_word, norm_places, transformer_diagram
 from attncourse.show.diagrams.boxes import STEPS, arrow, blank, box, five_steps
+from attncourse.show.diagrams.brackets import two_orders
 from attncourse.show.diagrams.card import memory_levels, roofline
 from attncourse.show.diagrams.clocks import clocks, same_words, turned_pairs
 from attncourse.show.diagrams.convolution import sliding_kernel
 from attncourse.show.diagrams.curves import samples
 from attncourse.show.diagrams.evictions import kept_tokens
+from attncourse.show.diagrams.growing_state import growing_state
 from attncourse.show.diagrams.head_table import head_table
 from attncourse.show.diagrams.heads import head_sharing_diagram
 from attncourse.show.diagrams.hops import hop_maps, hop_strips, relay
@@ -51,6 +53,7 @@ __all__ = [
     "clocks",
     "code_strips",
     "five_steps",
+    "growing_state",
     "head_sharing_diagram",
     "head_table",
     "heads_diagram",
@@ -85,6 +88,7 @@ __all__ = [
     "to_scale",
     "transformer_diagram",
     "turned_pairs",
+    "two_orders",
     "window_blocks",
     "word_rows",
 ]

@@ -89,9 +89,9 @@ def canvas_of(left: float, right: float, top: float, bottom: float, columns: lis
     return canvas, ax
 
 
-def numbers(ax, left: float, top: float, texts, table, hidden=None) -> None:
-    """Cells with texts in the colours of their numbers; hidden ones are hatched and say nothing."""
-    most = max(abs(x) for row in table for x in row) or 1
+def numbers(ax, left: float, top: float, texts, table, hidden=None, most=None) -> None:
+    """Cells with texts in the colours of their numbers, strongest at ``most``; hidden ones are hatched and say nothing."""
+    most = most or max(abs(x) for row in table for x in row) or 1
     for r, row in enumerate(table):
         for c, x in enumerate(row):
             shut = hidden is not None and hidden[r][c]
