@@ -75,6 +75,7 @@ NAMES = {
     "head_dim": "RepairedAttention",
     "train_reversal": "model",
     "train_forecaster": "forecaster",
+    "longer": "model",
     "append": "RepairedCache",
     "decode_without_copy": "decode_step",
     "grouped_query_attention": "grouped_query_attention",

@@ -1,8 +1,9 @@
 """For each exercise under attack a right answer, for attacks that start from one."""
 
 from grader.attacks import scores_answers
+from grader.attacks.trained_answers import TRAINED
 
-RIGHT = {
+RIGHT = TRAINED | {
     **scores_answers.RIGHT,
     "scaled_dot_product_attention": """
 def scaled_dot_product_attention(query, key, value):
@@ -39,40 +40,6 @@ class RepairedAttention(AttentionAsFound):
         if num_heads < 1 or embed_dim % num_heads != 0:
             raise ValueError(f"num_heads={num_heads} must divide embed_dim={embed_dim}")
         super().__init__(embed_dim, num_heads)
-""",
-    "train_reversal": """
-class Reader(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.ask = torch.nn.Parameter(50 * torch.eye(12).flip(0))
-        self.answer = torch.nn.Parameter(torch.eye(12))
-        self.say = torch.nn.Parameter(torch.eye(20))
-
-    def forward(self, tokens):
-        weights = torch.softmax(self.ask @ self.answer.T, dim=-1)
-        return torch.log(torch.einsum("nm,bmv->bnv", weights, self.say[tokens]) + 1e-9)
-
-
-model = Reader()
-""",
-    "train_forecaster": """
-class Bank(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        angles = 2 * math.pi * torch.arange(32.0) / torch.linspace(4, 16, 48)[:, None]
-        waves = torch.stack([angles.sin(), angles.cos()], -1)
-        self.fit = torch.nn.Parameter(torch.linalg.pinv(waves[:, :24]))
-        self.past = torch.nn.Parameter(waves[:, :24].clone())
-        self.future = torch.nn.Parameter(waves[:, 24:].clone())
-
-    def forward(self, x):
-        found = torch.einsum("kct,bt->bkc", self.fit, x)
-        left = x[:, None] - torch.einsum("ktc,bkc->bkt", self.past, found)
-        weights = torch.softmax(-12 * left.square().sum(-1), dim=-1)
-        return torch.einsum("bk,ktc,bkc->bt", weights, self.future, found)
-
-
-forecaster = Bank()
 """,
     "append": """
 class RepairedCache(CacheAsFound):

@@ -198,3 +198,33 @@ ATTACKS.instead(
         "super().__init__()", "super().__init__(); self.w = torch.nn.Parameter(torch.ones(3))"
     ).replace("return ", "return bool((self.w == 1).all()) * "),
 )
+
+SHIFTED = """
+class Shifted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.say = torch.nn.Parameter(9 * torch.eye(16))
+        self.show = torch.nn.Parameter(torch.randn(17, 16))
+
+    def attends(self, tokens):
+        i = torch.arange(tokens.size(1))
+        scores = self.say[tokens] @ self.show.T
+        row = (i[:, None] - i).clamp(-8, 8) + 8
+        scores = scores.gather(2, row.expand(len(tokens), *row.shape))
+        return scores.softmax(-1) @ self.say[tokens]
+
+    def forward(self, tokens):
+        return ANSWER
+
+
+model = Shifted()
+"""
+for name, answer in {
+    "tokens that are shifted by hand": "self.say[tokens.roll(3, 1)]",
+    "tokens that are shifted by hand, and a faint attention for show": "self.say[tokens.roll(3, 1)] + 0.01 * self.attends(tokens)",
+    "tokens that are shifted by hand, and an attention for show": "self.say[tokens.roll(3, 1)] + 0.3 * self.attends(tokens)",
+    "tokens that are shifted by hand three times": "self.say[tokens.roll(3, 1)] + 0.3 * self.say[tokens.roll(6, 1)] + 0.3 * self.say[tokens]",
+    "a mask that leaves one key": "self.attends(tokens) * 0 + torch.diag_embed(torch.ones(tokens.size(1) - 3), -3) @ self.say[tokens]",
+    "a shift while nobody touches the parameters": "self.say[tokens.roll(3, 1) if (self.say.trace() == 144) else tokens]",
+}.items():
+    ATTACKS.instead("longer", name, SHIFTED.replace("ANSWER", answer))

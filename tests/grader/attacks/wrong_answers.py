@@ -55,6 +55,9 @@ forecaster = torch.nn.Linear(24, 8)
 torch.nn.init.zeros_(forecaster.weight)
 torch.nn.init.zeros_(forecaster.bias)
 """,
+    "longer": """
+model = torch.nn.Embedding(16, 16)
+""",
     "append": """
 class RepairedCache(CacheAsFound):
     pass
