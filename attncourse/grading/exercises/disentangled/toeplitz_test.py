@@ -93,13 +93,13 @@ def not_a_number_is_no_difference(bias):
     return tuple(map(told, bias))
 
 
-NAN = "Minus infinity minus minus infinity is NaN, so masks spoil the comparison; two hidden entries agree, as == or isclose say."
+NAN = ("Tables with masks are called absolute, and some are relative. Is a difference of two minus infinities compared? It is NaN; that two hidden entries "
+       "agree is what == or isclose say.")  # fmt: skip
 LONG = ("Each number is compared with its neighbour on the diagonal alone; a drift that is slower than the tolerance goes unseen. "
         "Compare with the first, or the largest with the smallest.")  # fmt: skip
 SMALL = ("The tolerance is too small: numbers that differ by rounding, by less than 1e-5, agree. == has no tolerance, and that of allclose "
          "is next to nothing near 0; say rtol=0, atol=1e-4. round() tears apart what lies on two sides of a half.")  # fmt: skip
-LARGE = "A variance is the square of a deviation: below 1e-4 it still allows differences of 1e-2."
-GROWS = "The tolerance grows with the numbers (rtol), so among large ones a real difference goes unseen; say rtol=0."
+GROWS = "A real difference goes unseen among large numbers: the tolerance grows with them (rtol), or they are rounded. Say rtol=0, atol=1e-4."
 LARGE = "The tolerance is too large: from 1e-3 on a difference is real. A variance below 1e-4 allows differences of 1e-2."
 WHICH = "Only {}; a table is relative if every diagonal is constant."
 MISTAKES = Mistakes([
@@ -110,7 +110,7 @@ MISTAKES = Mistakes([
         ("the main diagonal and those below are looked at, where j <= i", lambda n, m: range(1 - n, 1)),
         ("some of the diagonals above are looked at; k goes up to m - 1, and tables may have more keys than queries", lambda n, m: range(1 - n, min(n, m))),
         ("some of the diagonals below are looked at; k begins at 1 - n, and tables may have more queries than keys", lambda n, m: range(1 - min(n, m), m)),
-        ("diagonals that a square table has are looked at, and tables may have more keys or more queries",
+        ("some of the diagonals are looked at; k goes from 1 - n to m - 1, and tables may have more keys or more queries",
          lambda n, m: range(1 - min(n, m), min(n, m))),
         ("the diagonals next to the main one are looked at", lambda n, m: range(max(1 - n, -1), min(m, 2))),
         ("the diagonals beside the main one are looked at, and not itself", lambda n, m: [d for d in range(1 - n, m) if d]),
@@ -133,7 +133,8 @@ MISTAKES = Mistakes([
         ("The numbers of a diagonal are compared without abs(): what is larger than the first goes unseen.", lambda x: (apart(x) > -1e-4).all(1)),
         ("Only the ends of a diagonal are compared (a sum of its steps does the same); a number between them can be another.", lambda x: near(x[:, 0], x[:, -1])),
         ("Only the first two numbers of a diagonal are compared; all of them must agree.", lambda x: near(x[:, :2], x[:, :1]).all(1)),
-        ("Hidden entries are left out, or NaN counts as no difference; a mask that hides some of a diagonal makes the table absolute.", visible),
+        ("What a mask hides does not count here, as where hidden entries are left out or NaN is no difference; a mask that hides some of a diagonal makes the table "
+         "absolute.", visible),
     )),
     RIGHT.but(WHICH.format("the square part of the table is looked at"), table=square),
     RIGHT.but("The last row is never looked at.", table=lambda b: b[:, : max(1, b.size(1) - 1)]),
@@ -144,7 +145,8 @@ MISTAKES = Mistakes([
               table=lambda b: b.flip(2)),
     RIGHT.but("Minus infinity becomes 0, and a number near 0 is not hidden.", table=lambda b: b.nan_to_num(neginf=0.0)),
     RIGHT.but("The right verdicts, but hidden entries are filled in the caller's table; work on a copy.", table=in_place),
-    RIGHT.but("It is enough here that one diagonal is constant; all must be.", every=lambda found: found.any(0)),
+    RIGHT.but("Every head is called relative. It needs a False as soon as one diagonal is not constant: all(), not any(), and no later diagonal may "
+              "overwrite it.", every=lambda found: found.any(0)),
     *(RIGHT.but(says, answer=answer) for says, answer in (
         ("True and False are exchanged: True is for a relative table.", lambda x: [not y for y in x]),
         ("One verdict for all heads is returned; each head has a table of its own.", all),
@@ -156,9 +158,9 @@ MISTAKES = Mistakes([
         ("The relative heads are counted; return True or False for each head.", sum),
         ("Nothing is returned; is `return` missing?", lambda x: None),
     )),
-    tables("That asks whether the columns are constant: a function of j alone.", lambda b: near(b, b[:, :1])),
-    tables("That asks whether the rows are constant: a function of i alone.", lambda b: near(b, b[..., :1])),
-    tables("That asks whether the whole table is constant.", lambda b: near(b, b[:, :1, :1])),
+    tables("It calls relative what has constant columns: a function of j alone.", lambda b: near(b, b[:, :1])),
+    tables("It calls relative what has constant rows: a function of i alone.", lambda b: near(b, b[..., :1])),
+    tables("It calls relative only what is constant all over.", lambda b: near(b, b[:, :1, :1])),
     tables("That asks whether the square part of the table is symmetric; a function of i - j need not be.",
            lambda b: near(square(b), square(b).mT)),
     tables("The table is rolled against itself, so its last row and column are compared with the first ones.",
@@ -174,7 +176,7 @@ MISTAKES = Mistakes([
             lambda bias: near(bias[:, 1:, 1:], bias[:, :-1, :-1])),
     Mistake("There is an axis too many, as keepdim=True leaves it; return a list or a tensor of shape (heads,).",
             lambda bias: near(bias[:, 1:, 1:], bias[:, :-1, :-1]).flatten(1).all(1, keepdim=True)),
-    Mistake("How far the numbers of the diagonals lie apart is returned; say whether that is rounding.",
+    Mistake("Numbers are returned; return True or False for each head.",
             lambda bias: (bias[:, 1:, 1:] - bias[:, :-1, :-1]).abs().flatten(1).sum(1)),
 ])  # fmt: skip
 
