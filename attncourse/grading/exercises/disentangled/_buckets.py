@@ -115,7 +115,7 @@ class Kinds(Calls):
         for case in cases_of(self, seed):
             right, got = (x.get(f"{case.label}, output") for x in (expected, seen))
             distance, buckets, furthest = case.args
-            if not plain(got):
+            if not plain(got) or got.dtype == torch.bool:
                 return ""
             if (distance == 0).any() and torch.equal(~got.isfinite(), distance == 0):
                 return "Distance 0 gives no number: the logarithm of 0 is minus infinity. Distances up to half keep themselves."

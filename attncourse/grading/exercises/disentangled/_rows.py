@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 
 import torch
 from torch import Tensor
@@ -62,12 +62,12 @@ class Term:
 
 
 CALLS = (  # what is special; b h n m d, span
-    ("2 samples, 3 heads, 4 queries, 7 keys, head_dim 5, span 3", (2, 3, 4, 7, 5), 3),
+    ("2 samples, 3 heads, 4 queries, 9 keys, head_dim 5, span 3", (2, 3, 4, 9, 5), 3),
     ("8 queries, 3 keys, span 5", (1, 2, 8, 3, 6), 5),
     ("as many queries as keys: 6, span 2", (3, 2, 6, 6, 4), 2),
     ("a table longer than the text: span 9", (2, 4, 3, 5, 7), 9),
     ("span 1", (2, 1, 7, 5, 3), 1),
-    ("1 query, 9 keys, span 5", (3, 2, 1, 9, 4), 5),
+    ("1 query, 8 keys, span 5", (3, 2, 1, 8, 4), 5),
     ("10 queries, 1 key, span 6", (1, 3, 10, 1, 5), 6),
 )
 
@@ -83,16 +83,25 @@ def drawn_cases(seed: int, keys: bool) -> list[Case]:
     return found
 
 
-def in_words(shape: tuple[int, ...], sizes: dict[str, int]) -> str:
-    """A shape with the names of its axes, where their sizes tell."""
-    names = {size: name for name, size in sizes.items()}
-    both = {
-        a * b: f"{one} * {two}"
-        for one, a in sizes.items()
-        for two, b in sizes.items()
-        if one != two
-    }
-    return f"({', '.join(names.get(x) or both.get(x) or str(x) for x in shape)})"
+def in_words(shape: tuple[int, ...], right: dict[str, int], others: dict[str, int]) -> str:
+    """A shape with the names of its axes, where their sizes tell; ``right`` has the axes that it should have, in their order."""
+
+    def named(x: int, name: str, size: int) -> str:
+        return (
+            name
+            if x == size
+            else f"{name} {'+' if x > size else '-'} 1"
+            if abs(x - size) == 1
+            else ""
+        )
+
+    names = {x: name for name, x in (others | right).items()}
+    names |= {
+        a * b: f"{one} * {two}" for (one, a), (two, b) in combinations(right.items(), 2)
+    } | names
+    axes = list(right.items()) if len(shape) == len(right) else [("", -9)] * len(shape)
+    found = [named(x, *axis) or names.get(x) or str(x) for x, axis in zip(shape, axes, strict=True)]
+    return f"The result has the shape ({', '.join(found)}); it should be ({', '.join(right)})."
 
 
 @dataclass(frozen=True)
@@ -117,14 +126,8 @@ class Rows(Calls):
         return ""
 
     def _form(self, right: Tensor, got: Tensor, tokens: Tensor, table: Tensor) -> str:
-        axes = dict(
-            zip(
-                ("2 span", "d", "batch", "heads", "n", "m"),
-                (*table.shape[1:], *right.shape),
-                strict=True,
-            )
-        )
-        return f"The result has the shape {in_words(got.shape, axes)}; it should be (batch, heads, n, m)."
+        axes = dict(zip(("batch", "heads", "n", "m"), right.shape, strict=True))
+        return in_words(got.shape, axes, {"2 span": table.size(1), "d": table.size(2)})
 
     def _told(self, right: Tensor, got: Tensor, tokens: Tensor, table: Tensor) -> str:
         if torch.allclose(got, right, atol=1e-4):

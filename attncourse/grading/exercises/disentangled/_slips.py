@@ -69,6 +69,7 @@ SLIPS = {  # the step of a `Term`: what is said, with {words} to be filled in, a
         ("The {token} of head 0 is used in all heads; each has its own.", lambda x: x[:, :1].expand_as(x)),
         ("The {token} of sample 0 is used for all samples; each has its own.", lambda x: x[:1].expand_as(x)),
         ("The {token} is averaged over the heads; each has its own.", lambda x: x.mean(1, keepdim=True).expand_as(x)),
+        ("One {token} is used for all, their mean; each has its own.", lambda x: x.mean(2, keepdim=True).expand_as(x)),
         ("The {token} is divided by its length; multiply it as it is.", lambda x: normalize(x, dim=-1)),
     ),
     "finish": (

@@ -89,14 +89,8 @@ class Factors(Calls):
             elif difference(right, got):
                 wrong.append((case, got, right))
                 if plain(got) and got.shape != right.shape:
-                    axes = dict(
-                        zip(
-                            ("head_dim", "batch", "heads", "n", "m"),
-                            (case.args[3], *right.shape),
-                            strict=True,
-                        )
-                    )
-                    return f"The result has the shape {in_words(got.shape, axes)}; it should be (batch, heads, n, m)."
+                    axes = dict(zip(("batch", "heads", "n", "m"), right.shape, strict=True))
+                    return in_words(got.shape, axes, {"head_dim": case.args[3]})
         off = [case for case in cases_of(self, seed) if None in case.args[:3]]
         if raised and not wrong and all(case in off for case in raised):
             return "It fails where a term is switched off: that term is None, which cannot be added. Leave it out of the sum."
@@ -106,6 +100,9 @@ class Factors(Calls):
         return ""
 
     def _told(self, case, got: Tensor) -> str:
+        return self._factors(case, got) or sums(got)
+
+    def _factors(self, case, got: Tensor) -> str:
         *terms, d = case.args
         if not (got > 1e-9).all() or got.size(-1) < 2:
             return ""
@@ -114,13 +111,24 @@ class Factors(Calls):
         if found is None:
             return ""
         if max(abs(x * math.sqrt(d * len(given)) - 1) for x in found) < 1e-3:
-            return f"the scores are right, but the weights of a query add up to {got.sum(-1).flatten()[0]:.4g}; to 1, over the keys."
+            return f"the scores are right, but {sums(got) or 'the weights are not their softmax.'}"
         should = 1 / math.sqrt(d * len(given))
         each = ", ".join(f"{name} by {x:.4g}" for name, x in zip(given, found, strict=True))
         return (
             f"your scores multiply {each}. With {len(given)} term{'s' * (len(given) > 1)} and head_dim {d} the factor is "
             f"1 / sqrt({d * len(given)}) = {should:.4g} for each that is there."
         )
+
+
+def sums(got: Tensor) -> str:
+    """What the weights of a query add up to, where it is not 1."""
+    total = got.sum(-1).flatten()
+    away = (total - 1).abs()
+    return (
+        f"the weights of a query add up to {round(float(total[away.argmax()]), 4) + 0.0:.4g}; to 1, over the keys."
+        if away.max() > 1e-3
+        else ""
+    )
 
 
 def factors(weights: Tensor, terms: list[Tensor]) -> list[float] | None:
@@ -131,5 +139,7 @@ def factors(weights: Tensor, terms: list[Tensor]) -> list[float] | None:
 
     wanted, columns = apart(weights.log()), torch.stack([apart(x) for x in terms], -1)
     found = torch.linalg.lstsq(columns, wanted[:, None]).solution[:, 0]
+    if columns.abs().amax(0).min() < 1e-6:
+        return None  # a term that says nothing
     near = torch.allclose(columns @ found, wanted, atol=1e-3)
     return [round(x, 6) + 0.0 for x in found.tolist()] if near else None
