@@ -98,6 +98,8 @@ class GatedDeltaAttention(GatedLinearAttention):
         beta = sigmoid(x W^B)      log_decay = -exp(a_h) softplus(x W^G + b)
         head_h = norm(delta_rule(q / |q|, k / |k|, v, beta_h, log_decay_h))
 
+    It starts with a = 0 and b = -4: a token keeps 0.98 of the state.
+
     Args:
         embed_dim, num_heads, chunk: as in `GatedLinearAttention`.
         per_channel: a decay for each channel of the key, as Kimi Linear has; ``False``: one for each head, as
@@ -114,6 +116,8 @@ class GatedDeltaAttention(GatedLinearAttention):
         super().__init__(embed_dim, num_heads, per_channel=per_channel, chunk=chunk)
         self.beta_proj = nn.Linear(embed_dim, num_heads, bias=False)
         self.rate = nn.Parameter(torch.zeros(num_heads))
+        # At 0 a token would halve the state, and training would hardly see what lies ten tokens back.
+        nn.init.constant_(self.decay_proj.bias, -4.0)
 
     def heads(self, x: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys, values, log-decays and betas of all heads."""

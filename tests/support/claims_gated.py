@@ -100,6 +100,16 @@ def gated_layers_decode_with_one_state(p):
 
 
 @claim
+def layers_keep_most_of_their_state_before_they_are_trained(p):
+    torch.manual_seed(0)
+    (x,) = draw((2, 9, 12))
+    for make in (of(p, "gated").GatedLinearAttention, of(p, "delta").GatedDeltaAttention):
+        for per_channel in (False, True):
+            log_decay = make(12, 3, per_channel=per_channel).double().heads(x)[3]
+            assert log_decay.exp().mean() > 0.94, "else recall over ten tokens is not learned"
+
+
+@claim
 def retention_forgets_less_head_by_head(p):
     kept = of(p, "gated").retention_decay(3).exp()
     close(kept, torch.tensor([1 - 1 / 32, 1 - 1 / 64, 1 - 1 / 128]), atol=1e-6)
