@@ -138,8 +138,9 @@ def common(calls, wrong: list[bool], says: str) -> str:
 
 def placed(calls) -> str:
     """Where all wrong weights are, of all calls."""
-    left = dict(PLACES)
+    left, count = dict(PLACES), 0
     for case, right, got in calls:
         axes = (~torch.isclose(got, right.to(got.dtype), rtol=1e-3, atol=1e-4)).nonzero().unbind(1)
+        count += len(axes[0])
         left = {says: there for says, there in left.items() if there(*axes, *case.args).all()}
-    return f"All weights that are wrong stand {next(iter(left))}." if left else ""
+    return f"All weights that are wrong stand {next(iter(left))}." if left and count else ""

@@ -20,8 +20,8 @@ HEADS = (  # what the head looks for, which key of a text that is
     ("the B without an A right before it", lambda text, j: text[j] == B and text[j - 1 : j] != [A]),
 )  # fmt: skip
 PIECES = (  # what the head looks for, in turn, and what else stands in its texts; ? is any other letter
-    (("AB",), ("A?B", "BA", "A", "B")),
-    (("AB",), ("A?B", "BA", "B", "A")),
+    (("AB",), ("A?B", "BA", "A", "BB")),
+    (("AB",), ("A?B", "BA", "B", "AA")),
     (("A?B",), ("AB", "BA", "B?A", "A??B")),
     (("B", "BA", "ABB"), ("AB", "A", "AB", "A?")),
 )

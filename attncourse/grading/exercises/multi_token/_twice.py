@@ -121,7 +121,7 @@ def whereabouts(cases, calls) -> str:
     if first == second:
         return ""
     return (
-        f"There is no leak. With {list(good)[second]} the result is right: look at what comes "
+        f"There is no leak. With {list(good)[second]} the result is right: look first at what comes "
         f"{'behind' if first else 'before'} the softmax."
     )
 
