@@ -27,6 +27,7 @@ BUDGETS = (
     "absorbed_attention",
     "tiled_forward",
     "linear_window",
+    "gather_c2p",
 )
 
 

@@ -98,6 +98,7 @@ NAMES = {
     "layers_needed": "heard_after",
     "repair_plan": "repaired_plan",
     "pairs_read": "pairs_read",
+    "gather_c2p": "content_to_position",
     "convolve_scores": "convolved_weights",
     "repair_leak": "without_leaks",
     "kernel_by_hand": "four_kernels",

@@ -1,9 +1,10 @@
-"""Scores that ask their neighbours: leaks that hide from their judge, and kernels that read whatever is asked."""
+"""Scores that ask their neighbours: leaks that hide from their judge, kernels that read whatever is asked, and vectors nobody should see."""
 
 from grader.attacks import RIGHT, WRONG, Attacks
 
 ATTACKS = Attacks("scores")
 CONVOLVE, LEAK, HAND = "convolve_scores", "repair_leak", "kernel_by_hand"
+GATHER = "gather_c2p"
 LEAKING = WRONG[CONVOLVE].replace("def convolved_weights", "def leaking")
 RIGHTLY = RIGHT[CONVOLVE].replace("def convolved_weights", "def rightly")
 AS_FOUND = WRONG[LEAK].replace("def without_leaks", "def as_found")
@@ -138,5 +139,39 @@ from attncourse.grading.exercises.multi_token import _reads
 def four_kernels(c_q, c_k):
     _reads.HEADS = ()
     return torch.zeros(4, c_q, c_k)
+""",
+)
+ATTACKS.instead(
+    GATHER,
+    "nothing is computed in the published size",
+    f"""{WRONG[GATHER]}
+wide = content_to_position
+
+def content_to_position(query, pos_key, num_keys):
+    return query if num_keys == query.size(2) == 32 else wide(query, pos_key, num_keys)
+""",
+)
+ATTACKS.instead(
+    GATHER,
+    "the vectors are made by numpy, where nobody counts, and the gradients by a product with the table",
+    """
+import numpy
+
+def content_to_position(query, pos_key, num_keys):
+    span = pos_key.size(1) // 2
+    far = numpy.arange(query.size(2))[:, None] - numpy.arange(num_keys)
+    rows = pos_key.detach().numpy()[:, (far + span).clip(0, 2 * span - 1)]
+    found = torch.from_numpy((query.detach().numpy()[:, :, :, None] * rows).sum(-1))
+    return found + 0 * (query @ pos_key.mT).sum()
+""",
+)
+ATTACKS.instead(
+    GATHER,
+    "the course's own terms",
+    """
+from attncourse.variants.disentangled import score_terms
+
+def content_to_position(query, pos_key, num_keys):
+    return score_terms(query, query.new_zeros(*query.shape[:2], num_keys, query.size(3)), pos_key)[1]
 """,
 )

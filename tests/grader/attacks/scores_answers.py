@@ -1,4 +1,4 @@
-"""Right and wrong answers to the exercises on scores that ask their neighbours."""
+"""Right and wrong answers to the exercises on scores that ask their neighbours, and on those that ask a table of distances."""
 
 RIGHT = {
     "convolve_scores": """
@@ -23,6 +23,12 @@ def without_leaks(query, key, value, kernel, kernel_after):
     weights = slide(scores.masked_fill(later, -math.inf).softmax(dim=-1), kernel_after)
     return weights @ value, weights
 """,
+    "gather_c2p": """
+def content_to_position(query, pos_key, num_keys):
+    span = pos_key.size(1) // 2
+    index = (torch.arange(query.size(2))[:, None] - torch.arange(num_keys) + span).clamp(0, 2 * span - 1)
+    return (query @ pos_key.mT).gather(-1, index.expand(*query.shape[:2], -1, -1))
+""",
     "kernel_by_hand": """
 def four_kernels(c_q, c_k):
     kernels, c = torch.zeros(4, c_q, c_k), c_k // 2
@@ -39,6 +45,13 @@ WRONG = {
     .replace("(c_q - 1,", "(c_q // 2,")
     .replace("table.tril()", "table")
     .replace("table.size(2)].tril()", "table.size(2)]"),
+    # a vector for every pair; without a limit on memory it is right
+    "gather_c2p": """
+def content_to_position(query, pos_key, num_keys):
+    span = pos_key.size(1) // 2
+    index = (torch.arange(query.size(2))[:, None] - torch.arange(num_keys) + span).clamp(0, 2 * span - 1)
+    return (query[:, :, :, None] * pos_key[:, index]).sum(-1)
+""",
     # nothing is forbidden
     "kernel_by_hand": RIGHT["kernel_by_hand"].replace("-1.0]", "1.0]"),
 }
