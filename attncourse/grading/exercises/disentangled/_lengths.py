@@ -79,7 +79,7 @@ def looks(model, tokens: Tensor, logits: Tensor, right: Tensor) -> str:
         return "it says one token everywhere"
     if n > LENGTH and right[7:13].mean() - right[16:22].mean() > 0.3:
         return f"the first {LENGTH} places are much better than those behind them"
-    if right.mean() < 0.6 and (blind := unseen(model, tokens, logits)):
+    if right.mean() < 0.9 and (blind := unseen(model, tokens, logits)):
         return blind
     wrong = (right < 0.5).nonzero().flatten().tolist()
     if 0 < len(wrong) <= n // 2 and all(x > 0.9 for k, x in enumerate(right) if k not in wrong):
@@ -102,7 +102,10 @@ def unseen(model, tokens: Tensor, logits: Tensor) -> str:
         return "it does not know the places"
     if same(order.flip(0)):
         return "it knows how far a token is, and not on which side"
-    last = len(order) - 1
+    last, other = len(order) - 1, tokens.clone()
+    other[:, last - BACK] = (other[:, last - BACK] + 5) % VOCAB
+    if torch.allclose(model(other)[:, last], logits[:, last], rtol=1e-3, atol=1e-4):
+        return "it does not read the token three places back"
     order[[last - BACK, last - 9]] = order[[last - 9, last - BACK]]
     return (
         "it takes a token nine places back for the one three places back"
@@ -132,7 +135,7 @@ def skill(model, tokens: Tensor, before: Tensor, g) -> bool | str:
         if moved[ELSEWHERE].max() < 0.3 * moved[BACK]:
             return "forward knows the order: a token moves the place three behind it and hardly any other, for any parameters"
     nudged = [p * (1 + 1e-3 * x) for p, x in zip(own, drawn, strict=True)]
-    for words, numbers in ("all parameters changed by a thousandth", nudged), ("the same", own):
+    for words, numbers in ("the same", own), ("all parameters changed by a thousandth", nudged):
         if share(with_parameters(model, numbers, tokens).argmax(-1), before) < 0.9:
             return f"with {words} it answers something else"
     return True

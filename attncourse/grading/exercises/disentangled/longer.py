@@ -33,10 +33,20 @@ class Lengths(Facts):
     """`Facts` that knows what it means when a model is right at one length and wrong at another."""
 
     def notice(self, expected, seen, seed: int) -> str:
+        if seen.get(NAMES[-1]) is False:
+            return "forward changes the tokens of its caller in place; work on a copy."
+        if str(seen.get(NAMES[-2])).startswith("with the same"):
+            return "The same tokens get another answer when they are asked again: dropout that eval() does not switch off, or noise in forward."
         short, *longer = (seen.get(name) for name in NAMES[3:6])
         wrong = next((x for x in longer if x not in (True, None)), None)
         if short is True and wrong is not None:
-            return STUCK if isinstance(wrong, Raised) else THIN if "more often" in wrong else OLD
+            return (
+                STUCK
+                if isinstance(wrong, Raised) or "shape" in wrong
+                else THIN
+                if "more often" in wrong
+                else OLD
+            )
         for words, says in LOOKS.items():
             if words in str(short):
                 return says.format(str(short).partition(":")[0].capitalize())
@@ -78,8 +88,8 @@ def attends(**changed):
 
 
 GUESSES = torch.rand(VOCAB, VOCAB, generator=torch.Generator().manual_seed(3))
-OLD = ("Sequences that are longer than those of training go wrong: absolute places (the row of a table, a sine, a place modulo 16) mean something else "
-       "there, or nothing. Let scores depend on i - j.")  # fmt: skip
+OLD = ("Sequences that are longer than those of training go wrong: absolute places (the row of a table, a sine), or places modulo a length, mean something "
+       "else there, or nothing. Let scores depend on i - j.")  # fmt: skip
 NONE = "It does not know the places: attention without them sees no order. Let scores depend on i - j, with a learned number or vector for each distance."
 SIDES = "It knows how far a token is, and not on which side: a bias of |i - j| is the same before and behind. Let scores depend on i - j with its sign."
 CLIPPED = ("A token nine places back is the same to it as the one three places back: the table ends too early, and distance 3 shares its row with all that "
@@ -87,10 +97,11 @@ CLIPPED = ("A token nine places back is the same to it as the one three places b
 ENOUGH = "It learned, but not enough: train longer, or with another learning rate; and see that a query can tell distance 3 from 2 and 4."
 OTHER = "{}; the target is the token three places back: tokens[:, :-3] belongs to logits[:, 3:]."
 GUESS = "It is untrained, or it has learned next to nothing. Guessing has a loss of log(16) = 2.77."
-LOOKS = {"it says what": OTHER, "token itself": OTHER, "not know the places": NONE, "on which side": SIDES, "nine places back": CLIPPED,
+HIDDEN = "The token three places back changes nothing: a mask or a window hides it, or batch and sequence are exchanged (batch_first=True)."
+LOOKS = {"it says what": OTHER, "token itself": OTHER, "not know the places": NONE, "on which side": SIDES, "not read": HIDDEN, "nine places back": CLIPPED,
          "more often": ENOUGH, "mostly wrong": ENOUGH, "guess": GUESS}  # fmt: skip
-STUCK = ("At length 16 it runs, and at another length it raises an error: something in it has a length of its own, such as a table of positions, a mask "
-         "or a view. Read the length from tokens.size(1), and let scores depend on i - j, clipped.")  # fmt: skip
+STUCK = ("At length 16 it runs, and at another length it raises an error or leaves places out: something in it has a length of its own, such as a table "
+         "of positions, a mask, a view or a slice. Read the length from tokens.size(1), and let scores depend on i - j, clipped.")  # fmt: skip
 THIN = ("It gets worse the more keys there are: the weight of the right one is not far enough above that of all others together. Train longer, or let the "
         "query consult the table (query times a vector for each distance), which grows a larger gap.")  # fmt: skip
 BY_HAND = "forward knows the order, by a shift, an index, or a mask that leaves one key; which distance counts should be learned."
@@ -104,6 +115,7 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
     (STUCK, Rows(32)),
     (THIN, attends(numbers=bias_at(BACK, 1.5))),
     (THIN, attends(numbers=bias_at(BACK, 1.8))),
+    (HIDDEN, attends(scores=lambda t, x: by_bias(t, x).masked_fill((distance(t.size(1)) - 1).abs() > 1, -torch.inf))),
     (CLIPPED,
      Copier(lambda t, x: by_bias(t, x, 3), bias_at(3, 20.0, 3))),
     *((OTHER.format(f"It says {where}"), attends(numbers=bias_at(back)))
