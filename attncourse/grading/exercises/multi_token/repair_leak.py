@@ -121,8 +121,9 @@ def shifted_tables_in_float64(query, key, value, kernel, kernel_after):
 
 early = Twice(second=as_it_is)
 spilt = Twice(second=replace(BEHIND, hide=as_it_is))
-MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
-    *leaks_left(),
+ALONE = (*leaks_left(), *told("In both convolutions", (*KERNELS, *WINDOWS[1:]), before, behind))
+MISTAKES = Mistakes(Mistake(says, replace(RIGHT, **steps)) for says, steps in ALONE)
+MISTAKES += (RIGHT.but(says, **steps) for says, steps in (
     ("After the second convolution the rest of each row is scaled to the sum 1; these weights need not sum to 1.",
      {"finish": lambda w: w / w.sum(-1, keepdim=True)}),
     ("A second softmax is taken after the second convolution; the weights stay as they come out of it, with 0 for later keys.",
@@ -153,7 +154,6 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     ("The returned weights are detached; gradients flow through them.", {"answer": lambda o, w: (o, w.detach())}),
     *told("Before the softmax", (*ZEROS[1:], *HIDDEN, *SOFTMAXES, *KERNELS, *WINDOWS[1:]), before),
     *told("After the softmax", (*KERNELS, *WINDOWS[1:]), behind),
-    *told("In both convolutions", (*KERNELS, *WINDOWS[1:]), before, behind),
 ))  # fmt: skip
 
 
