@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attncourse.grading.answer import LocalAnswer, as_answer
-from attncourse.grading.diagnosis import Diagnosis, Mistake, pairs_of
+from attncourse.grading.diagnosis import Diagnosis, Mistake, alike, fingerprint, pairs_of
 from attncourse.grading.exercise import SEEDS, Accepted, Calls, Exercise, Mistakes, expected_of
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, rules, weights
@@ -199,3 +199,10 @@ def test_only_a_remote_answer_is_one():
 def test_a_right_tensor_in_a_parcel_is_told(answer, noticed):
     judge = Calls(lambda x: 2 * x, lambda seed: [Case(f"{n} numbers", (torch.ones(n) / n,)) for n in (3, 4)])  # fmt: skip
     assert noticed in exercise([], judge).grade(answer).findings[0]
+
+
+def test_fingerprints_tell_apart_weights_whose_rows_all_sum_to_one():
+    weights = (8 * torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(0))).softmax(-1)
+    assert alike(fingerprint(weights), fingerprint(weights.double() + 1e-5))
+    for other in (weights.flip(-1), weights.roll(1, 1), torch.full_like(weights, 1 / 6)):
+        assert not alike(fingerprint(weights), fingerprint(other))
