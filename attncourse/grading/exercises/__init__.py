@@ -29,6 +29,7 @@ CHAPTERS = (
     "sinks",
     "disentangled",
     "multi_token",
+    "linear",
 )
 
 
