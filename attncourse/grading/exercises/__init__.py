@@ -30,6 +30,7 @@ CHAPTERS = (
     "disentangled",
     "multi_token",
     "linear",
+    "gated_delta",
 )
 
 
