@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.gated_delta._tables import Table, Tables, later
 from attncourse.grading.observe import Case
 from attncourse.spec_linear import state_space
