@@ -26,7 +26,7 @@ class AttentionOnly(nn.Module):
         use_rotary: the layers turn queries and keys by their positions.
 
     Source: elhage2021, "attention-only transformers".
-    Chapter: 02_masks, 03_multi_head, 07_multi_query, 08_grouped_query, 16_disentangled, 17_multi_token.
+    Chapter: 02_masks, 03_multi_head, 07_multi_query, 08_grouped_query, 16_disentangled, 17_multi_token, 18_linear.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ class Forecaster(nn.Module):
         options: of the layers, for example ``attention`` or ``hidden``.
 
     Source: vaswani2017, section 3.1, with numbers in place of words.
-    Chapter: 05_transformer.
+    Chapter: 05_transformer, 18_linear.
     """
 
     def __init__(
