@@ -17,7 +17,7 @@ Bucket = Callable[[Tensor], Tensor]
 
 
 def log_bucket(distance: Int[Tensor, "*n"], buckets: int, furthest: int) -> Int[Tensor, "*n"]:
-    """Near distances keep a number each, far ones share, before the query as behind it.
+    """Near distances keep a number each, far ones share, before the query as after it.
 
         bucket(x) = x                                                                     |x| <= e
                   = sign(x) (e + ceil((e - 1) log(|x| / e) / log((furthest - 1) / e)))    |x| > e,   e = buckets / 2
@@ -161,9 +161,9 @@ def disentangled_attention(
 
 
 class DisentangledAttention(SelfAttention):
-    """DeBERTa's self-attention: every head projects the tokens, and one table of positions beside them.
+    """DeBERTa's self-attention: every head projects the tokens, and one table of positions, T, beside them.
 
-        head_h = disentangled_attention(x W_h^Q, x W_h^K, x W_h^V, P W_h^{K,r}, P W_h^{Q,r})
+        head_h = disentangled_attention(x W_h^Q, x W_h^K, x W_h^V, T W_h^{K,r}, T W_h^{Q,r})
 
     Args:
         embed_dim, num_heads, bias: as in `MultiHeadAttention`.

@@ -128,7 +128,7 @@ class Kinds(Calls):
             for what, which in (
                 ("distances whose buckets are their own", x <= half),
                 ("far distances", far & (distance > 0)),
-                ("far distances of keys behind the query", far & (distance < 0)),
+                ("far distances of keys after the query", far & (distance < 0)),
                 ("distances of furthest - 1 and more", (x >= furthest - 1)),
             ):
                 wrong = which & ((got - right).abs() > 1e-3)

@@ -90,7 +90,7 @@ def looks(model, tokens: Tensor, logits: Tensor, right: Tensor) -> str:
 
 
 def unseen(model, tokens: Tensor, logits: Tensor) -> str:
-    """Which change of the order of the tokens it does not see: all, before and behind, or near and far."""
+    """Which change of the order of the tokens it does not see: all, before and after, or near and far."""
 
     def same(order: Tensor, at=slice(None)) -> bool:
         return torch.allclose(
@@ -117,7 +117,7 @@ def unseen(model, tokens: Tensor, logits: Tensor) -> str:
 def skill(model, tokens: Tensor, before: Tensor, g) -> bool | str:
     """True when other parameters copy nothing, but almost the same parameters do.
 
-    With random parameters, large or small, an exchanged token must move logits at places other than three behind
+    With random parameters, large or small, an exchanged token must move logits at places other than three after
     it, where its copy belongs (or six, or at its own): else ``forward`` knows the order. Small ones show what is built
     in: where every score is about 0, attention reads all places alike.
     """
@@ -133,7 +133,7 @@ def skill(model, tokens: Tensor, before: Tensor, g) -> bool | str:
                 return f"with all parameters {how} it still copies"
             moved += moves(model, tokens, logits, place)
         if moved[ELSEWHERE].max() < 0.3 * moved[BACK]:
-            return "forward knows the order: a token moves the place three behind it and hardly any other, for any parameters"
+            return "forward knows the order: a token moves the place three after it and hardly any other, for any parameters"
     nudged = [p * (1 + 1e-3 * x) for p, x in zip(own, drawn, strict=True)]
     for words, numbers in ("the same", own), ("all parameters changed by a thousandth", nudged):
         if share(with_parameters(model, numbers, tokens).argmax(-1), before) < 0.9:
@@ -142,7 +142,7 @@ def skill(model, tokens: Tensor, before: Tensor, g) -> bool | str:
 
 
 def moves(model, tokens: Tensor, logits: Tensor, place: Tensor) -> Tensor:
-    """How much logits move at a token that is exchanged, one place behind it and so on, around the end; 1 is the most."""
+    """How much logits move at a token that is exchanged, one place after it and so on, around the end; 1 is the most."""
     replaced, every = tokens.clone(), torch.arange(len(tokens))
     replaced[every, place] = (tokens[every, place] + 5) % VOCAB
     change = (model(replaced) - logits).abs().amax(-1).nan_to_num(1.0).double().cpu()

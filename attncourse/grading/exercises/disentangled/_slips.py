@@ -30,10 +30,10 @@ SLIPS = {  # the step of a `Term`: what is said, with {words} to be filled in, a
         ("Distances are not clamped; those beyond the table's end raise.", lambda x, k: x + k),
         ("Distances beyond the table's far end are clamped, but those below row 0 wrap around or raise.", lambda x, k: (x + k).clamp(max=2 * k - 1)),
         ("Distances below row 0 are clamped, but those beyond the far end raise; the last row is 2 * span - 1.", lambda x, k: (x + k).clamp(min=0)),
-        ("The sign of the distance is lost: keys before the query and behind it read the same row.", lambda x, k: (x.abs() + k).clamp(0, 2 * k - 1)),
-        ("The row is the distance without its sign: keys before the query and behind it read the same row, and the middle is not "
+        ("The sign of the distance is lost: keys before the query and after it read the same row.", lambda x, k: (x.abs() + k).clamp(0, 2 * k - 1)),
+        ("The row is the distance without its sign: keys before the query and after it read the same row, and the middle is not "
          "added.", lambda x, k: x.abs().clamp(max=2 * k - 1)),
-        ("Keys behind the query all count as distance 0; they have rows of their own, 0 to span - 1.", lambda x, k: (x.clamp(min=0) + k).clamp(0, 2 * k - 1)),
+        ("Keys after the query all count as distance 0; they have rows of their own, 0 to span - 1.", lambda x, k: (x.clamp(min=0) + k).clamp(0, 2 * k - 1)),
         ("Keys before the query all count as distance 0; they have rows of their own, from span + 1.", lambda x, k: (x.clamp(max=0) + k).clamp(0, 2 * k - 1)),
         ("The table is read from its end to its beginning: the distance is i - j, and its row i - j + span.",
          lambda x, k: 2 * k - 1 - (x + k).clamp(0, 2 * k - 1)),

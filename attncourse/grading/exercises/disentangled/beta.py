@@ -98,7 +98,7 @@ MISTAKES = Mistakes([
 
 EXERCISE = Exercise(
     name="beta", answer="predicted", title="What does a constant change?", kind="Predict",
-    points=2, difficulty=2, minutes=10, needs="section 'A constant in every score does nothing' of chapter 16",
+    points=2, difficulty=2, minutes=10, needs="section 'A strength and a constant' of chapter 16",
     judge=Predictions(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Write one row of scores and add something to it. Is the same added to every key of the row? Then each exponential is multiplied by the same "

@@ -97,19 +97,19 @@ def one_table_of_all_sizes(distance, buckets, furthest):
 
 KEYS_BEHIND = "their buckets are those of the keys before it, with a minus sign"
 MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
-    ("The sign is lost: keys behind the query, distance < 0, land in the buckets of those before it; the bucket has the sign of "
+    ("The sign is lost: keys after the query, distance < 0, land in the buckets of those before it; the bucket has the sign of "
      "the distance.", {"sign": lambda found, x, half: found}),
     ("The sign is turned; the bucket has the sign of the distance.", {"sign": lambda found, x, half: -found * x.sign()}),
     ("Near distances keep their sign and far ones lose it; every bucket has the sign of its distance.",
      {"sign": lambda found, x, half: torch.where(x.abs() <= half, x, found)}),
     ("Far distances keep their sign and near ones lose it; every bucket has the sign of its distance.",
      {"sign": lambda found, x, half: torch.where(x.abs() <= half, found, found * x.sign())}),
-    (f"Keys behind the query, distance < 0, all get bucket 0; {KEYS_BEHIND}.", {"size": lambda x: x.clamp(min=0)}),
-    (f"Keys behind the query, distance < 0, keep their distance however far they are; {KEYS_BEHIND}.",
+    (f"Keys after the query, distance < 0, all get bucket 0; {KEYS_BEHIND}.", {"size": lambda x: x.clamp(min=0)}),
+    (f"Keys after the query, distance < 0, keep their distance however far they are; {KEYS_BEHIND}.",
      {"sign": lambda found, x, half: torch.where(x < 0, x, found)}),
-    (f"Keys behind the query, distance < 0, are only cut at the last bucket; {KEYS_BEHIND}.",
+    (f"Keys after the query, distance < 0, are only cut at the last bucket; {KEYS_BEHIND}.",
      {"sign": lambda found, x, half: torch.where(x < 0, x.clamp(min=-int(found.max())), found)}),
-    ("Keys behind the query get positive buckets of their own, as T5's do; here a bucket is a distance with its sign.",
+    ("Keys after the query get positive buckets of their own, as T5's do; here a bucket is a distance with its sign.",
      {"finish": lambda found, x: torch.where(x < 0, found.abs() + found.abs().max(), found)}),
     ("The buckets are shifted, so that none is negative; that is done later, when they pick a row of the table.",
      {"finish": lambda found, x: found + found.abs().max()}),

@@ -91,7 +91,7 @@ GUESSES = torch.rand(VOCAB, VOCAB, generator=torch.Generator().manual_seed(3))
 OLD = ("Sequences that are longer than those of training go wrong: absolute places (the row of a table, a sine), or places modulo a length, mean something "
        "else there, or nothing. Let scores depend on i - j.")  # fmt: skip
 NONE = "It does not know the places: attention without them sees no order. Let scores depend on i - j, with a learned number or vector for each distance."
-SIDES = "It knows how far a token is, and not on which side: a bias of |i - j| is the same before and behind. Let scores depend on i - j with its sign."
+SIDES = "It knows how far a token is, and not on which side: a bias of |i - j| is the same before and after. Let scores depend on i - j with its sign."
 CLIPPED = ("A token nine places back is the same to it as the one three places back: the table ends too early, and distance 3 shares its row with all that "
            "are further. Make the span longer than the distance.")  # fmt: skip
 ENOUGH = "It learned, but not enough: train longer, or with another learning rate; and see that a query can tell distance 3 from 2 and 4."

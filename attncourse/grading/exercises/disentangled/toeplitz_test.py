@@ -165,7 +165,7 @@ MISTAKES = Mistakes([
            lambda b: near(square(b), square(b).mT)),
     tables("The table is rolled against itself, so its last row and column are compared with the first ones.",
            lambda b: near(b, b.roll((1, 1), (1, 2)))),
-    tables("That asks for a function of |i - j|; one of i - j may be another before a word than behind it.", lambda b: near(b, sized(b))),
+    tables("That asks for a function of |i - j|; one of i - j may be another before a word than after it.", lambda b: near(b, sized(b))),
     tables("Each row is compared with the first one, shifted, and what lies below the main diagonal with [0, 0]; the first column begins those diagonals.",
            lambda b: near(b, of_first_row(b))),
     Mistake("A table that is not square is called absolute, and a square one where it is not symmetric; neither has to do with i - j.",
