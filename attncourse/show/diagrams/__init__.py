@@ -20,6 +20,7 @@ from attncourse.show.diagrams.mask_tables import (
     mask_too_late,
     padded_batch,
 )
+from attncourse.show.diagrams.memories import memories
 from attncourse.show.diagrams.number_tables import kernel_tables, word_rows
 from attncourse.show.diagrams.reach import cliff, receptive_field
 from attncourse.show.diagrams.reshape import heads_diagram, multi_head_diagram
@@ -64,6 +65,7 @@ __all__ = [
     "mask_rules",
     "mask_then_softmax",
     "mask_too_late",
+    "memories",
     "memory_levels",
     "multi_head_diagram",
     "next_word",
