@@ -120,7 +120,11 @@ def stored(change):
 
 def parts(values, total):
     """Another state, whose columns of values and of weights are made apart."""
-    return stored(lambda a, b: torch.cat([values(a[..., :-1], b[..., :-1]), total(a[..., -1:], b[..., -1:])], -1))
+    return stored(
+        lambda a, b: torch.cat(
+            [values(a[..., :-1], b[..., :-1]), total(a[..., -1:], b[..., -1:])], -1
+        )
+    )
 
 
 def none(q, state):

@@ -16,7 +16,9 @@ def outcomes() -> tuple[float, ...]:
     query, keys, values = (torch.tensor(x, dtype=torch.float64) for x in (QUERY, KEYS, VALUES))
     products = keys @ query
     weights = products / products.sum()
-    there = products.sum() - products[2]  # what the third key must take away, with 4 as its second number
+    there = (
+        products.sum() - products[2]
+    )  # what the third key must take away, with 4 as its second number
     none = (-there - query[1] * keys[2, 1]) / query[0]
     positive = keys.relu() @ query.relu()
     return tuple(
@@ -126,7 +128,10 @@ def _known():
         for says, wrong in slips:
             if (k, wrong[0]) not in seen:
                 seen.add((k, wrong[0]))
-                yield Mistake(f"Number {k + 1} ({SLIPS[k][0]}): {says[0].lower()}{says[1:]}", instead(k, wrong[0]))
+                yield Mistake(
+                    f"Number {k + 1} ({SLIPS[k][0]}): {says[0].lower()}{says[1:]}",
+                    instead(k, wrong[0]),
+                )
 
 
 MISTAKES = Mistakes(_known())
