@@ -52,7 +52,7 @@ class Reads(Calls):
         tables = [(_first(right), _first(got)) for c, right, got in calls if UNIT in c.label]
         found = next(filter(None, (_weights(*both) for both in tables)), "")
         wrong = [not same(right, got) for _, right, got in calls]
-        return found or common(calls, wrong, "Wrong are")
+        return found or common(calls, wrong, "Wrong are") or _right_parts(calls)
 
 
 def _first(x):
@@ -74,10 +74,20 @@ def _parts(right, got) -> str:
     return f"The output of a call is right, but the {' and the '.join(wrong)} that is handed on is not." if wrong else ""  # fmt: skip
 
 
+def _right_parts(calls) -> str:
+    """Of several results: which are right in all calls, where some are."""
+    if not isinstance(calls[0][1], tuple):
+        return ""
+    names = ("output", "state", "total")[: len(calls[0][1])]
+    right = [name for k, name in enumerate(names) if all(same(e[k], s[k]) for _, e, s in calls)]
+    wrong = [name for name in names if name not in right]
+    return f"Right in all calls: {', '.join(right)}. Wrong: {', '.join(wrong)}." if right and wrong else ""  # fmt: skip
+
+
 def common(calls, wrong: list[bool], says: str) -> str:
     """The trait that the wrong calls have and no other call has, in words."""
     for trait, has in TRAITS:
-        if any(wrong) and [bool(has(*case.args)) for case, *_ in calls] == wrong:
+        if any(wrong) and not all(wrong) and [bool(has(*case.args)) for case, *_ in calls] == wrong:
             return f"{says} the calls {trait}, and only these."
     return ""
 
