@@ -16,6 +16,7 @@ SLIPS = (  # of each number: what is said, the wrong value
         ("b is counted as well; it is orthogonal to a, so that nothing of it is heard there.", 16),
         ("c is counted as well; it has not been written yet.", 16.6),
         ("6 is what b has written, or the difference of a's two values. The memory is asked a, and adds.", 6),
+        ("Nothing is left out and nothing cancels: token 0 and token 2 are added at a.", 0),
         ("The first value of a is subtracted; this memory adds.", -6),
     ),
     (
@@ -69,6 +70,7 @@ SLIPS = (  # of each number: what is said, the wrong value
         ("a said 2 before c, not 8, and c said 6: the second write of a has replaced the first.", 8.84),
         ("What c changes at a is subtracted; 11 is more than the 6 that the memory said, so a rises.", -1),
         ("The difference is taken to what a says, 11 - 2; c is asked at its own key, where the memory says 6.", 7.4),
+        ("This is the difference between c's value and a's, 11 - 2; a gains 0.6 of the difference that is written at c.", 9),
         ("0.36 is the square of the share; the difference lands at a times 0.6.", 3.8),
         ("Half of the difference is written; beta is 1.", 3.5),
         ("This is what beta = 1/2 gives; here it is 1.", 5.04),
@@ -90,3 +92,11 @@ SLIPS = (  # of each number: what is said, the wrong value
         ("This is what the delta rule writes; this memory adds the whole value of c.", 5),
     ),
 )  # fmt: skip
+GUIDES = (  # what to think of, where a wrong number is not known
+    "All values of which a part is heard at a are added.",
+    "With beta = 1 the last token with this key decides what is said there.",
+    "Token 0 writes half of the difference between 8 and nothing, and token 2 half of the difference to what then stands there.",
+    "With beta = 1 the memory says the value of c at c, right behind its token.",
+    "Of what c writes, the difference to what was said at c, 0.6 lands at a.",
+    "Of what stands at a c hears 0.6, of what stands at b 0.8, and its own value wholly.",
+)

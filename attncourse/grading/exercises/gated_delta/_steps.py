@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attncourse.grading.compare import plain
 from attncourse.grading.exercise import Calls, cases_of
-from attncourse.grading.exercises.gated_delta._faded import like
+from attncourse.grading.exercises.gated_delta._faded import cut, like, nearly
 from attncourse.grading.recipe import Recipe
 from attncourse.grading.symptoms import same
 from attncourse.spec_linear import state_space
@@ -82,8 +82,13 @@ class Steps(Calls):
     """`Calls` for (output, state), which tells of what a wrong state is mixed."""
 
     def notice(self, expected, seen, seed: int) -> str:
-        for case in cases_of(self, seed):
-            right, got = (x.get(f"{case.label}, output") for x in (expected, seen))
+        calls = [
+            (case, *(x.get(f"{case.label}, output") for x in (expected, seen)))
+            for case in cases_of(self, seed)
+        ]
+        if nearly([call[1:] for call in calls]):
+            return cut(expected, seen)
+        for case, right, got in calls:
             if not (isinstance(got, tuple) and len(got) == 2 and all(map(like, right, got))):
                 return shapes(right, got)
             if not same(right, got):
@@ -122,10 +127,51 @@ def mixture(case, right, got) -> str:
     tables = (state, torch.outer(key, key @ state), torch.outer(key, value))
     names = ("state", "key outer (key @ state)", "key outer value")
     is_, should = (parts(x[1][b, h], *tables) for x in (got, right))
-    if is_ is None or should is None:
+    if is_ is None:
+        return strange(where, state, query, key, value, got[1][b, h])
+    if should is None:
         return f"{where} the new state is no mixture of {', '.join(names)}: another key, other axes, or other numbers are in it."
     say = [" + ".join(f"{x:.3g} * {name}" for x, name in zip(f, names, strict=True)) for f in (is_, should)]  # fmt: skip
-    return f"{where} the new state is {say[0]}; it should be {say[1]}, where state is the old one."
+    says = f"{where} the new state is {say[0]}; it should be {say[1]}, where state is the old one."
+    return says.replace("+ -", "- ")
+
+
+def strange(
+    where: str, state: Tensor, query: Tensor, key: Tensor, value: Tensor, new: Tensor
+) -> str:
+    """A new state into which something came that has no place there."""
+    said, base = key @ state, (state, torch.outer(key, key @ state), torch.outer(key, value))
+    others = (
+        (
+            "the query stands in the place of the key where it writes",
+            (torch.outer(query, value), torch.outer(query, said)),
+        ),
+        (
+            "the query stands in the place of the key where the state is asked",
+            (torch.outer(key, query @ state),),
+        ),
+        (
+            "the query stands in the place of the key",
+            (torch.outer(query, value), torch.outer(query, query @ state)),
+        ),
+        ("the columns of the state are summed without the key", (torch.outer(key, state.sum(0)),)),
+        (
+            "the state is asked with the squares of the key",
+            (torch.outer(key, key.square() @ state),),
+        ),
+        (
+            "a part is written with the squares of the key",
+            (torch.outer(key.square(), value), torch.outer(key.square(), said)),
+        ),
+        ("the same is added to all rows", (value.expand_as(state), said.expand_as(state))),
+    )
+    for says, tables in others if min(state.shape) > 3 else ():
+        if parts(new, *base, *tables):
+            return f"{where} {says}."
+    return (
+        f"{where} the new state is no sum of state, key outer (key @ state) and key outer value: another key, other axes or "
+        "another function came in."
+    )
 
 
 def told_output(where: str, state: Tensor, query: Tensor, new: Tensor, output: Tensor) -> str:

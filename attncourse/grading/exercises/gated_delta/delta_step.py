@@ -7,6 +7,7 @@ import torch.nn.functional as F
 
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.gated_delta._steps import Step, Steps, behind, outer, read
+from attncourse.grading.exercises.gated_delta._token import SLIPS
 from attncourse.grading.inputs import normal
 from attncourse.grading.observe import Case
 
@@ -99,79 +100,20 @@ def output_without_the_new_state(state, query, key, value, beta, log_decay):
     ]
 
 
-MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
-    ("The value is added as it is; the delta rule adds the difference to what the state says at the key.",
-     {"change": lambda v, said, beta: beta * v}),
-    ("The value is added whole, without beta and without what the state says already.", {"change": lambda v, said, beta: v}),
-    ("What the state says is read before it has faded; fade it first.", {"asked": lambda old, faded: old}),
-    ("The state fades behind the write, so that the new token fades, too; fade it first.",
-     {"asked": lambda old, faded: old, "update": lambda f, table, beta, keep, old: keep * (old + table)}),
-    ("The state fades twice, before the write and behind it.", {"update": lambda f, table, beta, keep, old: keep * (f + table)}),
-    ("What is written fades, too; only the old state does.", {"update": lambda f, table, beta, keep, old: f + keep * table}),
-    ("The difference is added to the state that has not faded.", {"update": lambda f, table, beta, keep, old: old + table}),
-    ("The state does not fade: log_decay is not used.", {"keep": torch.zeros_like, "asked": lambda old, faded: old,
-      "update": lambda f, table, beta, keep, old: old + table}),
-    ("log_decay itself is the factor here; it is the logarithm: take exp.", {"keep": lambda g: g}),
-    ("The factor is exp(-log_decay): the state grows where it should fade.", {"keep": lambda g: torch.exp(-g)}),
-    ("The factor is 1 - exp(log_decay): what should be kept is forgotten.", {"keep": lambda g: 1 - g.exp()}),
-    ("The factor is a sigmoid of log_decay; take exp.", {"keep": torch.sigmoid}),
-    ("The factor is 1 + log_decay, which is exp for small ones only.", {"keep": lambda g: 1 + g}),
-    ("The factor is 2 to the power of log_decay; the logarithm is natural.", {"keep": lambda g: 2.0**g}),
-    ("The factor is exp(log_decay / 2); it is exp(log_decay).", {"keep": lambda g: torch.exp(g / 2)}),
-    ("beta is not used; only this part of the difference is written.", {"change": lambda v, said, beta: v - said}),
-    ("beta multiplies the value only; it multiplies the whole difference.", {"change": lambda v, said, beta: beta * v - said}),
-    ("beta multiplies only what the state says; it multiplies the whole difference.", {"change": lambda v, said, beta: v - beta * said}),
-    ("1 - beta is used for beta.", {"change": lambda v, said, beta: (1 - beta) * (v - said)}),
-    ("beta is applied twice.", {"change": lambda v, said, beta: beta * beta * (v - said)}),
-    ("The difference is divided by beta; multiply it.", {"change": lambda v, said, beta: (v - said) / beta.clamp(min=1e-3)}),
-    ("A sigmoid is taken of beta; it is given as it is to be used.", {"change": lambda v, said, beta: beta.sigmoid() * (v - said)}),
-    ("1 - beta of the whole state is kept, as in an average; the delta rule changes it at the key only.",
-     {"update": lambda f, table, beta, keep, old: (1 - beta) * f + table}),
-    ("1 - beta of the whole state is kept, and beta of the value is added: an average. The delta rule changes the state at the key only.",
-     {"change": lambda v, said, beta: beta * v, "update": lambda f, table, beta, keep, old: (1 - beta) * f + table}),
-    ("The difference has the wrong sign: it is value minus what the state says.", {"change": lambda v, said, beta: beta * (said - v)}),
-    ("What the state says is added to the value; subtract it.", {"change": lambda v, said, beta: beta * (v + said)}),
-    ("Only the erasing is left: the value is not written.", {"change": lambda v, said, beta: -beta * said}),
-    ("The old state is lost: only what is written is returned.", {"update": lambda f, table, beta, keep, old: table}),
-    ("The key is divided by its length; use it as it is given.", {"key": lambda k: F.normalize(k, dim=-1)}),
-    ("The key is divided by sqrt(d); only the output is.", {"key": lambda k: k / k.size(-1) ** 0.5}),
-    ("The key goes through a softmax; use it as it is given.", {"key": lambda k: k.softmax(-1)}),
-    ("The key goes through elu + 1; use it as it is given.", {"key": lambda k: F.elu(k) + 1}),
-    ("What the state says at the key is divided by sqrt(d); only the output is.", {"say": lambda k, s: read(k, s) / k.size(-1) ** 0.5}),
-    ("What the state says is divided by the squared length of the key; the delta rule does not divide.",
-     {"say": lambda k, s: read(k, s) / k.square().sum(-1, keepdim=True)}),
-    ("The state is summed over its rows without the key.", {"say": lambda k, s: s.sum(-2)}),
-    ("The state is averaged over its rows after the product with the key; sum.", {"say": lambda k, s: read(k, s) / k.size(-1)}),
-    ("The state is turned: rows belong to the key, columns to the value.", {"say": lambda k, s: (s @ k[..., None])[..., 0]}),
-    ("What is written is turned: rows belong to the key, columns to the value.", {"write": lambda k, v: outer(v, k)}),
-    ("The output is read from the old state, before anything is done; write first, then read.", {"seen": lambda new, faded, old: old}),
-    ("The output is read from the state that has faded, before the write; write first, then read.", {"seen": lambda new, faded, old: faded}),
-    ("The output is not divided by sqrt(d).", {"scale": lambda q, v: 1.0}),
-    ("The output is divided by d instead of its square root.", {"scale": lambda q, v: 1 / q.size(-1)}),
-    ("The output is multiplied by sqrt(d); divide by it.", {"scale": lambda q, v: q.size(-1) ** 0.5}),
-    ("The scale uses the width of the value; it is the width of the query.", {"scale": lambda q, v: v.size(-1) ** -0.5}),
-    ("The output is read with the key; read with the query.", {"asks": lambda q, k: k}),
-    ("The query goes through a softmax; use it as it is given.", {"asks": lambda q, k: q.softmax(-1)}),
-    ("The query is divided by its length; use it as it is given.", {"asks": lambda q, k: F.normalize(q, dim=-1)}),
-    ("The order is (state, output); return (output, state).", {"answer": lambda o, s: (s, o)}),
-    ("Only the state is returned; return (output, state).", {"answer": lambda o, s: s}),
-    ("Only the output is returned; return (output, state).", {"answer": lambda o, s: o}),
-    ("The state is turned in the result: (batch, heads, d, e).", {"answer": lambda o, s: (o, s.mT)}),
-    ("The output has an axis too many; it is (batch, heads, e).", {"answer": lambda o, s: (o[..., None, :], s)}),
-    ("The returned state is detached; gradients flow through it.", {"answer": lambda o, s: (o, s.detach())}),
-    ("The gradient is stopped at what the state said; it flows through it.", {"say": lambda k, s: read(k, s).detach()}),
-    ("beta of head 0 is used for all heads.", {"change": lambda v, said, beta: beta[:, :1] * (v - said)}),
-    ("The decay of head 0 is used for all heads.", {"keep": lambda g: g[:, :1].exp().expand_as(g)}),
-    ("The decay is averaged over the heads; each has its own.", {"keep": lambda g: g.exp().mean(1, keepdim=True).expand_as(g)}),
-))  # fmt: skip
-MISTAKES += Mistakes(
-    [
-        RIGHT.but(
-            "The returned state is the old one; return the new one.",
-            update=lambda f, table, beta, keep, old: old,
-        )
-    ]
+MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in SLIPS)
+
+
+@MISTAKES.add(
+    "beta and the decay are exchanged: exp(log_decay) is what is kept, beta is what is written."
 )
+def exchanged(state, query, key, value, beta, log_decay):
+    return RIGHT(state, query, key, value, log_decay.exp(), beta.log())
+
+
+@MISTAKES.add("The output is the difference; the output is what the new state says at the query.")
+def difference_as_output(state, query, key, value, beta, log_decay):
+    said = read(key, log_decay.exp()[..., None, None] * state)
+    return value - said, RIGHT(state, query, key, value, beta, log_decay)[1]
 
 
 @MISTAKES.add("The state is changed in place; the caller finds it changed.")

@@ -7,7 +7,7 @@ import torch
 
 from attncourse.grading.compare import Close
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
-from attncourse.grading.exercises.gated_delta._memories import QUESTIONS, SLIPS
+from attncourse.grading.exercises.gated_delta._memories import GUIDES, QUESTIONS, SLIPS
 from attncourse.spec_linear import state_space
 
 A, B, C = (1.0, 0.0), (0.0, 1.0), (0.6, 0.8)
@@ -66,11 +66,11 @@ def slip(k: int, number: float) -> str:
     known = [x for x, wrong in SLIPS[k] if math.isclose(number, wrong, rel_tol=1e-6, abs_tol=1e-6)]
     if known:
         return known[0]
-    return (
-        "this is NaN."
-        if math.isnan(number)
-        else f"this is too {'small' if number < RIGHT[k] else 'large'}."
-    )
+    if math.isnan(number):
+        return "this is NaN."
+    if abs(number - RIGHT[k]) < 0.02 * RIGHT[k]:
+        return "this is close, but all digits count."
+    return f"this is too {'small' if number < RIGHT[k] else 'large'}. {GUIDES[k]}"
 
 
 def instead(k: int, wrong: float) -> list[float]:

@@ -106,11 +106,18 @@ MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
     ("The running sums run from the end.", {"total": lambda g: g.flip(-1).cumsum(-1).flip(-1)}),
     ("The decays of head 0 are used for all heads.", {"total": lambda g: g[:, :1].cumsum(-1).expand_as(g)}),
     ("2 to the power of the sums; the logarithms are natural.", {"factor": lambda x: 2.0**x}),
+    ("The new state is divided by sqrt(d); only the output is.", {"answer": lambda o, s: (o, s / s.size(-2) ** 0.5)}),
+    ("All tokens fade by the mean of the log-decays; each has its own.", {"total": lambda g: g.mean(-1, keepdim=True).expand_as(g).cumsum(-1)}),
     ("The order is (state, output); return (output, state).", {"answer": lambda o, s: (s, o)}),
     ("Only the output is returned; return (output, state).", {"answer": lambda o, s: o}),
     ("The state is turned: rows belong to the key.", {"answer": lambda o, s: (o, s.mT)}),
     ("The returned state is detached; gradients flow through it.", {"answer": lambda o, s: (o, s.detach())}),
 )]  # fmt: skip
+
+
+@MISTAKES.add("The old state is returned; return the new one.")
+def the_old_state(query, key, value, log_decay, state):
+    return RIGHT(query, key, value, log_decay, state)[0], state
 
 
 @MISTAKES.add("The state is changed in place; the caller finds it changed.")
