@@ -110,7 +110,7 @@ def parts(number: Tensor, *tables: Tensor) -> list[float] | None:
     basis = torch.stack([x.flatten() for x in tables], 1)
     factors = torch.linalg.lstsq(basis, number.flatten()[:, None], driver="gelsd").solution[:, 0]
     close = torch.allclose(basis @ factors, number.flatten(), rtol=1e-3, atol=1e-3)
-    return factors.tolist() if close else None
+    return factors.where(factors.abs() > 1e-5, 0.0).tolist() if close else None
 
 
 def mixture(case, right, got) -> str:
