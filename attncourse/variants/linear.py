@@ -113,7 +113,8 @@ def linear_attention(
     Raises:
         ValueError: a chunk below 1, a state of another shape, or ``is_causal`` with different lengths.
 
-    Cost: 4 n f e FLOPs per head, 2 n chunk (f + e) more if causal; n numbers where a softmax has n m.
+    Cost: 4 n f e FLOPs per head, 2 n chunk (f + e) more if causal. Memory grows like n: features of all tokens, (n + m) f
+        numbers, are made, and an output; more than a fused softmax takes, less than the n m of a plain one.
     Reduces to: the mean of the values when all features are equal.
     Source: katharopoulos2020, sections 3.2 and 3.3; yang2024gla for the chunks.
     Chapter: 18_linear.
