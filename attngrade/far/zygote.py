@@ -23,6 +23,9 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS =
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MADV_COLLAPSE, HUGE = 25, 2**21
 LIBC = ctypes.CDLL(None)
+M_MMAP_THRESHOLD = (
+    -3
+)  # mallopt(3): from this size on, memory goes back to the system when it is freed
 
 
 def prctl(option: int, value: int) -> None:
@@ -77,6 +80,9 @@ class Zygote:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         with open("/proc/self/oom_score_adj", "wb", 0) as file:
             file.write(b"1000")
+        # Left alone, the C library soon keeps large tensors that are freed, for the next ones; small ones that are
+        # placed between keep it from using them again, and a right answer would seem to take a lot of memory.
+        LIBC.mallopt(M_MMAP_THRESHOLD, 256 * 1024)
         for name, most in limits.items():
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
         self.become_user()
