@@ -101,6 +101,12 @@ BROKEN = {
     "no summary": ("sections", change(-1, source=ENDING.replace("Summary", "End")), "'Summary'"),
     "a document": ("no_document_numbers", change(2, source="See document 003."), "'document 003'"),
     "its number": ("no_document_numbers", change(9, source="# as in 001"), "'001' in: # as in"),
+    "a sum on two lines": (
+        "whole_formulas",
+        change(2, source="Let $a = b\n+ c$ be."),
+        "'+' inside",
+    ),
+    "two sums": ("whole_formulas", change(2, source="- If $a$\n- or $b\n- c$, $d$."), "'-' inside"),
     "a term": (
         "explained_terms",
         change(2, source="Why a key?"),
@@ -118,6 +124,7 @@ def test_rule_is_broken(rule, breaks, message, notebook):
 def test_what_no_rule_forbids(notebook):
     cells = notebook.cells
     cells[2].source = "It costs 0.001 of 1,000, in 2001, for agent 007x."
+    cells[2].source += "\n\n- $a$\n- $b +\n  c$\n\n$$\na\n+ b\n$$\n\n`$`\n- \\$ 5, $a$\n- `$`"
     cells[8] = run("assert 1\nplot()", figure=True)
     cells[9] = run("\n".join(["a = 1"] * 40), "hide-input")
     assert [rule(notebook) for rule in form.RULES] == [[]] * len(form.RULES)

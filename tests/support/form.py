@@ -12,6 +12,10 @@ CELLS = (20, 35)
 HEADINGS = ("In the wild", "Exercises", "Summary", "Sources")
 FOLDED = {"hide-input", "hide-cell"}
 PREDICTION = "**Before you run it.**"
+# Code and displays, in which a dollar or a line's beginning means something else; and what starts a new block.
+SET_APART = re.compile(r"^```.*?^```|`[^`\n]*`|\$\$.*?\$\$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"(?<!\\)\$[^$]*(?<!\\)\$")
+MARKER = re.compile(r"\n *([-+*#] |1[.)] |>)")
 # The documents that the course began with have numbers: 000, 001 ... The claims page alone names them.
 NUMBERED = re.compile(r"\bdocuments? 0\d\d\b|(?<![\w.,])00\d(?![\w.,]\d|\w)")
 
@@ -124,6 +128,18 @@ def no_document_numbers(notebook) -> list[str]:
     return [f"'{found[0]}' in: {x[:60]}" for x in texts for found in NUMBERED.finditer(x)]
 
 
+def whole_formulas(notebook) -> list[str]:
+    """Markdown makes a list of a line that begins with "+ ", in the midst of a formula, too."""
+    texts = [SET_APART.sub("", x.source) for x in notebook.cells if x.cell_type == "markdown"]
+    return [
+        f"no line begins with '{found[1].strip()}' inside a formula: {formula!r}"
+        for text in texts
+        for paragraph in text.split("\n\n")
+        for formula in INLINE.findall(paragraph)
+        if (found := MARKER.search(formula))
+    ]
+
+
 def explained_terms(notebook) -> list[str]:
     """A term of the glossary is linked, or explained in emphasis, where it is first used."""
     known = glossary.terms()
@@ -141,5 +157,6 @@ RULES = (
     size,
     sections,
     no_document_numbers,
+    whole_formulas,
     explained_terms,
 )
