@@ -86,7 +86,7 @@ def solve(
 
         written(i) = alone(i) - beta(i) sum_{j < i} product(i, j) written(j)
 
-    Source: yang2024delta; there the inverse is kept as two matrices, the WY form.
+    Source: yang2024delta; there the product of the steps is kept as two matrices, the WY form.
     """
     system = (beta * decayed_products(k, k, decay)).tril(-1)
     return torch.linalg.solve_triangular(system, alone, upper=False, unitriangular=True)
