@@ -150,7 +150,7 @@ MISTAKES += [Mistake(says, answer) for says, answer in (
 
 EXERCISE = Exercise(
     name="repair_normalizer", answer="normalized", title="The first words whisper", kind="Repair",
-    points=2, difficulty=2, minutes=15, needs="section 'Brackets may move' of chapter 18",
+    points=2, difficulty=2, minutes=15, needs="sections 'The exponential is in the way' and 'Causal: a state for every token' of chapter 18",
     judge=Reads(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Give every key the same value, 1. What should each output be, and what is it in each of the two branches?",
