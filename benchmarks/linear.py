@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from flash import growth, passes, verdict
+from peaks import PASSES, write_peaks
 from results import write_table
 from timing import best_seconds
 
@@ -28,7 +29,6 @@ from attncourse import (
     delta_rule,
     linear_attention,
 )
-from attncourse.lab.memory import peak_bytes
 from attncourse.variants.linear import elu_plus_one
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -66,7 +66,6 @@ METHODS = {
     "fla": in_fla,
     "softmax": lambda q, k, v, _: F.scaled_dot_product_attention(q, k, v, is_causal=True),
 }
-PASSES = ("forward", "forward and backward")
 
 
 def made(length: int) -> dict:
@@ -117,27 +116,14 @@ def time_table() -> None:
 
 
 def memory_table(lengths=GROWING[:-1]) -> None:
-    """MiB beyond the inputs."""
-    peaks = {(kind, name): [] for kind in PASSES for name in METHODS}
-    for length in lengths:
-        found = made(length)
-        for kind, name in peaks:
-            peaks[kind, name].append(peak_bytes(found[name][PASSES.index(kind)]))
-        print(length, {key: row[-1] >> 20 for key, row in peaks.items()}, flush=True)
-    exponents = [round(growth(lengths, row), 2) for row in peaks.values()]
-    worst = max(exponents[0], exponents[len(METHODS)])
-    write_table(
+    write_peaks(
         "linear_memory",
+        made,
+        list(METHODS),
+        lengths,
         caption="Memory of causal linear attention beyond its inputs, in MiB",
-        note=f"Float32, 4 heads of width 64. For the chunks {verdict(worst, MEMORY_GROWTH)}.",
-        columns=["length", *(f"{name}, {kind}" for kind, name in peaks)],
-        rows=[
-            *(
-                [f"{n:,}", *(round(row[k] / 2**20, 1) for row in peaks.values())]
-                for k, n in enumerate(lengths)
-            ),
-            ["exponent", *exponents],
-        ],
+        ours="the chunks",
+        limit=MEMORY_GROWTH,
     )
 
 

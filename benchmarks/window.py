@@ -12,6 +12,7 @@ from functools import lru_cache
 import torch
 import torch.nn.functional as F
 from flash import growth, passes, verdict
+from peaks import PASSES, write_peaks
 from results import write_table
 from timing import best_seconds
 
@@ -24,7 +25,6 @@ from attncourse import (
     masks,
     sliding_window_attention,
 )
-from attncourse.lab.memory import peak_bytes
 
 LEFT = 128  # neighbours before a query; causal
 LENGTHS = (1024, 2048, 4096, 8192, 16384)
@@ -58,7 +58,6 @@ METHODS = {
     "a mask": masked,
     "no window": lambda q, k, v, _: F.scaled_dot_product_attention(q, k, v, is_causal=True),
 }
-PASSES = ("forward", "forward and backward")
 
 
 def made(length: int) -> dict:
@@ -108,28 +107,14 @@ def time_table(file: str, kind: str, seconds: dict[str, dict[int, float]]) -> No
 
 
 def memory_table(lengths=LENGTHS[:-1]) -> None:
-    """MiB beyond the inputs."""
-    names = [name for name in METHODS if name != "no window"]
-    peaks = {(kind, name): [] for kind in PASSES for name in names}
-    for length in lengths:
-        found = made(length)
-        for kind, name in peaks:
-            peaks[kind, name].append(peak_bytes(found[name][PASSES.index(kind)]))
-        print(length, {key: row[-1] >> 20 for key, row in peaks.items()}, flush=True)
-    exponents = [round(growth(lengths, row), 2) for row in peaks.values()]
-    worst = max(exponents[0], exponents[len(names)])
-    write_table(
+    write_peaks(
         "window_memory",
+        made,
+        [name for name in METHODS if name != "no window"],
+        lengths,
         caption=f"Memory of causal attention with a window of {LEFT} neighbours beyond its inputs, in MiB",
-        note=f"Float32, 4 heads of width 64. For the blocks {verdict(worst, MEMORY_GROWTH)}.",
-        columns=["length", *(f"{name}, {kind}" for kind, name in peaks)],
-        rows=[
-            *(
-                [f"{n:,}", *(round(row[k] / 2**20, 1) for row in peaks.values())]
-                for k, n in enumerate(lengths)
-            ),
-            ["exponent", *exponents],
-        ],
+        ours="the blocks",
+        limit=MEMORY_GROWTH,
     )
 
 

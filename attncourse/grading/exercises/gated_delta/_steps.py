@@ -92,8 +92,12 @@ class Steps(Calls):
             if not (isinstance(got, tuple) and len(got) == 2 and all(map(like, right, got))):
                 return shapes(right, got)
             if not same(right, got):
-                return mixture(case, right, tuple(x.double() for x in got))
+                return self.explain(case, right, tuple(x.double() for x in got))
         return ""
+
+    def explain(self, case, right, got) -> str:
+        """What the first wrong pair tells."""
+        return mixture(case, right, got)
 
 
 def shapes(right, got) -> str:
