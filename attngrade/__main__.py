@@ -1,6 +1,6 @@
 """``python -m attngrade submissions/ --out results/``: grade a class that need not be trusted."""
 
-from attngrade.batch import command
+from attngrade.cli import command
 
 if __name__ == "__main__":
     command()

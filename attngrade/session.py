@@ -10,11 +10,11 @@ import torch
 from attncourse.grading.exercise import Exercise
 from attncourse.grading.verdict import Verdict
 from attngrade import Cell
-from attngrade.far.calling import Calls
-from attngrade.far.peer import Peer, raised
-from attngrade.far.sandbox import Sandbox
-from attngrade.far.wire import Lost
-from attngrade.stand_ins import stand_in
+from attngrade.sandbox.calls import Calls
+from attngrade.sandbox.peer import Peer, raised
+from attngrade.sandbox.sandbox import Sandbox
+from attngrade.sandbox.wire import Lost
+from attngrade.sandbox.stand_ins import stand_in
 
 MOST_RESTARTS = 8
 MOST_LIMITS = 15  # the whole submission may take so many times what one cell may

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from attncourse.grading.exercises import CHAPTERS, chapter_of, names
 from attngrade import Cell, Submission
-from attngrade.cells import Unreadable, pieces_of
-from attngrade.healing import Piece, answers, grade_ids, heal
+from attngrade.notebook import Unreadable, pieces_of
+from attngrade.repair import Piece, answers, grade_ids, heal
 
 MEGABYTE = 10**6
 LARGEST_FILE = 20 * MEGABYTE

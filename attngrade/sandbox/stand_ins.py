@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from attngrade.far.calling import StandIn, call
-from attngrade.far.peer import Far, Peer
-from attngrade.far.wire import Lost
+from attngrade.sandbox.calls import StandIn, call
+from attngrade.sandbox.peer import Far, Peer
+from attngrade.sandbox.wire import Lost
 
 
 class FarClass(type):

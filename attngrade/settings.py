@@ -15,8 +15,8 @@ from pathlib import Path
 from attncourse import grading
 from attncourse.grading.exercises import load, names
 from attngrade import Graded
-from attngrade.far.sandbox import MIB, Limits
-from attngrade.grade import Grader
+from attngrade.sandbox.sandbox import MIB, Limits
+from attngrade.grader import Grader
 from attngrade.journal import Result
 from attngrade.submissions import likeness, understand
 

@@ -7,7 +7,7 @@ its schema than all else here takes together.
 import json
 from typing import Any
 
-from attngrade.healing import Piece, worth_a_look
+from attngrade.repair import Piece, worth_a_look
 
 MOST_CELLS = 2000
 LARGEST_CELL = 50_000

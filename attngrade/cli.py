@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = parser().parse_args(arguments)
     try:
-        from attngrade.duty import NoSandbox, Stopped
+        from attngrade.settings import NoSandbox, Stopped
         from attngrade.journal import Busy
     except ModuleNotFoundError as error:
         return _refuse(f"This needs {error.name}; install it with: pip install 'attncourse[class]'")
@@ -91,10 +91,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _grade(options: argparse.Namespace) -> int:
-    from attngrade.cluster import local, remote
-    from attngrade.duty import Settings, fingerprint
+    from attngrade.pool import local, remote
+    from attngrade.settings import Settings, fingerprint
     from attngrade.journal import locked
-    from attngrade.marking import handed_in, mark, secret_in
+    from attngrade.pipeline import handed_in, mark, secret_in
 
     if options.out.exists() and not options.out.is_dir():
         raise ValueError(f"{options.out} is a file; --out needs a folder")

@@ -14,9 +14,9 @@ from distributed import Client
 from tqdm import tqdm
 
 from attngrade import Graded, Submission
-from attngrade.cluster import Crew
-from attngrade.duty import Order, Settings
-from attngrade.far.sandbox import IN_FORCE
+from attngrade.pool import Crew
+from attngrade.settings import Order, Settings
+from attngrade.sandbox.sandbox import IN_FORCE
 from attngrade.journal import Journal, Result
 from attngrade.report import write
 from attngrade.submissions import alike, collect, contents, likeness

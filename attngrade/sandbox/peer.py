@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from attngrade.far.wire import Lost, Memory, Packer, Pipe, without_addresses
+from attngrade.sandbox.wire import Lost, Memory, Packer, Pipe, without_addresses
 
 MOST_REQUESTS = 50_000
 FUNCTIONS = FunctionType, MethodType, BuiltinFunctionType, partial

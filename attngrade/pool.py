@@ -18,7 +18,7 @@ import dask.config
 from distributed import Client, Future, KilledWorker, LocalCluster, Security
 from distributed.utils import silence_logging_cmgr
 
-from attngrade.duty import (
+from attngrade.settings import (
     NoSandbox,
     Order,
     Settings,

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from attngrade.far.syscalls import deny
+from attngrade.sandbox.seccomp import deny
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -92,8 +92,8 @@ class Zygote:
             return
         prctl(PR_SET_DUMPABLE, 1)  # the zygote is closed to its workers; they are not to themselves
         from attncourse import grading
-        from attngrade.far.wire import Pipe
-        from attngrade.far.worker import work
+        from attngrade.sandbox.wire import Pipe
+        from attngrade.sandbox.worker import work
 
         work(Pipe(socket.socket(fileno=3), most_bytes), getattr(grading, "_answers", {}))
 
@@ -235,7 +235,7 @@ def warm_up() -> None:
     import torch
 
     from attncourse.grading.allocations import made_by
-    from attngrade.far import worker
+    from attngrade.sandbox import worker
 
     matplotlib.use("agg")
     import matplotlib.pyplot  # noqa: F401

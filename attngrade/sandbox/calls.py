@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from attncourse.grading.allocations import Allocations, made_by
 from attncourse.grading.answer import RemoteAnswer
-from attngrade.far.peer import Far, Peer, opened, reply_of
-from attngrade.far.wire import Lost
+from attngrade.sandbox.peer import Far, Peer, opened, reply_of
+from attngrade.sandbox.wire import Lost
 
 
 class StandIn(Far, RemoteAnswer):

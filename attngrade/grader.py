@@ -13,7 +13,7 @@ from attncourse.grading.exercises import load, names
 from attncourse.grading.verdict import Verdict
 from attngrade import Graded, Submission
 from attngrade.allow import violations
-from attngrade.far.sandbox import Limits, Sandbox
+from attngrade.sandbox.sandbox import Limits, Sandbox
 from attngrade.session import Session, not_found
 from attngrade.submissions import read
 

@@ -17,9 +17,9 @@ from torch import nn
 
 from attncourse.grading.blocked import blocked
 from attncourse.grading.isolation import torch_defaults
-from attngrade.far.calling import Calls, StandIn, modes_of
-from attngrade.far.peer import Peer, described
-from attngrade.far.wire import Lost, Pipe
+from attngrade.sandbox.calls import Calls, StandIn, modes_of
+from attngrade.sandbox.peer import Peer, described
+from attngrade.sandbox.wire import Lost, Pipe
 
 
 class Worker:

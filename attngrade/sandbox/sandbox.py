@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attncourse.grading import allocations, answer, blocked, isolation
-from attngrade.far.cgroup import Cgroup
-from attngrade.far.walls import walls
-from attngrade.far.wire import Lost, Pipe
+from attngrade.sandbox.limits import Cgroup
+from attngrade.sandbox.bwrap import walls
+from attngrade.sandbox.wire import Lost, Pipe
 
 HERE = Path(__file__).parent
 FAR_FILES = (
@@ -30,7 +30,7 @@ READY_SECONDS = 120
 IN_FORCE = "in force"
 MIB = 2**20
 OVERHEAD = 32 * MIB  # of a limited call: pages that are copied on a write, and tables of pages
-START = "import sys; sys.path.insert(0, {course!r}); from attngrade.far import zygote; zygote.main({control}, {uid}, {scratch})"
+START = "import sys; sys.path.insert(0, {course!r}); from attngrade.sandbox import zygote; zygote.main({control}, {uid}, {scratch})"
 ENVIRONMENT = {
     "HOME": "/tmp",
     "PATH": "/usr/bin:/bin",
