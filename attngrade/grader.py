@@ -1,98 +1,90 @@
-"""Grade one submission: the judge is here, the answer is far away.
+"""Grade one student: start a judge, take its verdicts, and start another where it fails."""
 
-The inputs are drawn from a secret and the digest of the submission: nobody can prepare for them, and the
-same submission always gets the same.
-"""
+import multiprocessing
+import threading
+from collections import Counter
+from multiprocessing.connection import Connection
 
-import hashlib
-import hmac
-from pathlib import Path
+from attngrade import Graded, Order, Result
+from attngrade.judge import Progress, Step, judge
+from attngrade.session import MOST_LIMITS
+from attngrade.settings import Settings
 
-from attncourse.grading.exercise import Exercise
-from attncourse.grading.exercises import load, names
-from attncourse.grading.verdict import Verdict
-from attngrade import Graded, Submission
-from attngrade.allow import violations
-from attngrade.sandbox.sandbox import Limits, Sandbox
-from attngrade.session import Session, not_found
-from attngrade.submissions import read
+TRIES = 2  # so often the grader may fail at one step
+MOST_FAILURES = 6  # and so often for one student
+PATIENCE = 60  # seconds, beyond what a notebook may take
+
+_forkserver = multiprocessing.get_context("forkserver")
+_forkserver.set_forkserver_preload(["attngrade.judge"])
 
 
-class Grader:
-    """Grades submissions one after the other, each in a fresh worker. A context manager.
+def grade(order: Order, settings: Settings) -> Result:
+    """The result of one student. It never raises for anything that was handed in.
 
-    Args:
-        secret: what the inputs are drawn from.
-        seconds: of each cell, and of each exercise.
-        limits: of memory, processes and files.
-        bubblewrap: False does without.
+    What the grader fails at twice is not graded: that is nobody's 0.
     """
-
-    def __init__(
-        self,
-        secret: bytes,
-        seconds: float = 120.0,
-        limits: Limits | None = None,
-        bubblewrap: bool = True,
-    ):
-        self.secret, self.seconds = secret, seconds
-        self.sandbox = Sandbox(limits, bubblewrap)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.close()
-
-    def close(self) -> None:
-        """End the sandbox."""
-        self.sandbox.close()
-
-    @property
-    def protections(self) -> tuple[tuple[str, str], ...]:
-        """What protects, and whether it is in force or why not."""
-        return self.sandbox.protections
-
-    @property
-    def official(self) -> bool:
-        """True when the sandbox hides the machine from the submissions."""
-        return self.sandbox.official
-
-    def grade(self, student: str, path: Path, root: Path) -> Graded:
-        """Read, run and judge one notebook; never raises for anything that is in it."""
-        return self.judge(read(student, path, root), root)
-
-    def judge(self, submission: Submission, root: Path) -> Graded:
-        """Run and judge a submission that was read."""
-        exercises = [load(name) for one in submission.chapters for name in names(one)]
-        verdicts = []
-        with Session(self.sandbox, submission.cells, self.seconds) as session:
-            absent = session.without_answer(exercises)
-            for exercise in exercises:
-                verdicts.append(
-                    self._verdict(submission, exercise, session, exercise.name in absent)
-                )
-        file = submission.path.relative_to(root).as_posix()
-        problems = *submission.problems, *map(sentence, session.problems)
-        return Graded(submission.student, file, submission.digest, tuple(verdicts), problems)
-
-    def _verdict(
-        self, submission: Submission, exercise: Exercise, session: Session, is_absent: bool
-    ) -> Verdict:
-        if verdict := exercise.left_out():
-            return verdict
-        if banned := tuple(violations(submission.cells, exercise)):
-            return Verdict(exercise.name, "not allowed", 0, exercise.points, banned)
-        if is_absent:
-            return not_found(exercise)
-        return session.judge(exercise, self.seed(submission, exercise.name))
-
-    def seed(self, submission: Submission, exercise: str) -> int:
-        """The seed of the inputs for this answer."""
-        message = f"{submission.digest} {exercise}".encode()
-        return int.from_bytes(hmac.digest(self.secret, message, hashlib.sha256)[:4]) >> 1
+    return _Attempts(order, settings).result()
 
 
-def sentence(text: str) -> str:
-    """The text with a capital letter and a full stop."""
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
+class _Attempts:
+    """The judges of one student, one after the other, until all is done or given up."""
+
+    def __init__(self, order: Order, settings: Settings):
+        self.order, self.settings, self.progress = order, settings, Progress()
+        self.step: Step = (0, "")
+        self.official, self.protections, self.why = True, (), ""
+
+    def result(self) -> Result:
+        failures: Counter[Step] = Counter()
+        while failures.total() < MOST_FAILURES and not self._attempt():
+            failures[self.step] += 1
+            if failures[self.step] >= TRIES:
+                self.progress.hopeless[self.step] = self.why
+        places = range(len(self.order.files))
+        files = tuple(self.progress.files.get(place) or self._given_up(place) for place in places)
+        complete = not self.progress.hopeless and len(self.progress.files) == len(files)
+        return Result(
+            self.order.student, self.order.digest, files, self.official, self.protections, complete
+        )
+
+    def _given_up(self, place: int) -> Graded:
+        file, why = self.order.files[place], f"Not graded: {self.why}"
+        verdicts = [v for (where, _), v in self.progress.verdicts.items() if where == place]
+        return Graded(file.name, file.digest, tuple(verdicts), (why,), (why,))
+
+    def _attempt(self) -> bool:
+        """Have a judge do what is left; whether it has come to the end."""
+        ours, theirs = _forkserver.Pipe(duplex=False)
+        arguments = self.order, self.settings, self.progress, theirs
+        process = _forkserver.Process(target=judge, args=arguments, daemon=False)
+        process.start()
+        theirs.close()
+        try:
+            return self._listen(ours)
+        finally:
+            process.kill()
+            process.join()
+            ours.close()
+
+    def _listen(self, judge: Connection) -> bool:
+        self.why = "The judge ended."
+        while judge.poll(MOST_LIMITS * self.settings.seconds + PATIENCE):
+            try:
+                kind, *told = judge.recv()
+            except EOFError:
+                return False
+            match kind, *told:
+                case "begin", step:
+                    self.step = step
+                case "verdict", step, verdict:
+                    self.progress.verdicts[step] = verdict
+                case "file", place, graded:
+                    self.progress.files[place] = graded
+                case "failed", why:
+                    self.why = why
+                    return False
+                case "end", official, protections:
+                    self.official, self.protections = official, protections
+                    return True
+        self.why = "The judge took too long."
+        return False

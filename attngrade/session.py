@@ -1,49 +1,51 @@
-"""One submission in its sandbox: run its cells, then judge its answers one by one."""
+"""One student in a sandbox: run the cells of a notebook, then judge its answers one by one.
+
+A sandbox that an answer has ended is replaced by a fresh one; what ends it again and again is left out.
+"""
 
 import time
 import warnings
 from collections.abc import Iterable
-from contextlib import contextmanager, suppress
-
-import torch
+from contextlib import contextmanager
 
 from attncourse.grading.exercise import Exercise
 from attncourse.grading.verdict import Verdict
-from attngrade import Cell
+from attngrade import Cell, NotGraded
 from attngrade.sandbox.calls import Calls
 from attngrade.sandbox.peer import Peer, raised
 from attngrade.sandbox.sandbox import Sandbox
-from attngrade.sandbox.wire import Lost
 from attngrade.sandbox.stand_ins import stand_in
+from attngrade.sandbox.wire import Lost
+from attngrade.settings import Settings
 
-MOST_RESTARTS = 8
-MOST_LIMITS = 15  # the whole submission may take so many times what one cell may
+MOST_STARTS = 8  # of one notebook
+MOST_LIMITS = 15  # a notebook may take so many times what one cell may
+MOST_NOTES = 20
 FAILED = [int, str, str, bool]  # a cell that raised: its place, and the error
 MOST_HOARDED = 60 * 2**20  # bytes that a notebook may hold when the memory of a call is limited
 
 
 class TooMuch(Exception):
-    """The submission has ended its worker too often, or taken too long altogether."""
+    """The notebook has ended its worker too often, or taken too long altogether."""
+
+
+class Crowded(BaseException):
+    """Earlier notebooks of the student hold memory: the answer deserves a worker of its own."""
 
 
 class Session:
-    """A worker for one submission. What hangs or kills it is left out when it starts again.
+    """The worker of one student, with one notebook in it at a time. A context manager.
 
     Args:
-        sandbox: where it runs.
-        cells: its code cells.
-        seconds: of each cell, and of each exercise.
+        settings: how much it may use, and whether it may run without a sandbox.
 
-    ``problems`` says in whole sentences what went wrong in cells.
+    ``problems`` says what went wrong in the cells of the notebook.
     """
 
-    def __init__(self, sandbox: Sandbox, cells: Iterable[Cell], seconds: float):
-        self.sandbox, self.cells, self.seconds = sandbox, list(cells), seconds
-        self.problems: list[str] = []
-        self.fatal: set[int] = set()
-        self.together, self.names = True, None
-        self.pipe, self.restarts = None, 0
-        self.last = time.monotonic() + MOST_LIMITS * seconds
+    def __init__(self, settings: Settings):
+        self.settings, self.seconds = settings, settings.seconds
+        self.box, self.notebooks = None, 0
+        self.official, self.protections = True, ()
 
     def __enter__(self):
         return self
@@ -52,44 +54,74 @@ class Session:
         self.end()
 
     def end(self) -> None:
-        """End the worker."""
-        if self.pipe:
-            self.sandbox.end(self.pipe)
-            self.pipe = None
+        """Throw the sandbox away; the next start makes another."""
+        if self.box:
+            self.box.close()
+        self.box, self.notebooks, self.has_run = None, 0, False
 
-    def start(self) -> None:
-        """A fresh worker in which all cells have run, but those that end it.
+    def open(self, cells: Iterable[Cell]) -> None:
+        """Go on with another notebook of the student.
 
         Raises:
+            NotGraded: there is no sandbox.
+        """
+        self.cells, self.fatal, self.together = list(cells), set(), True
+        self.problems, self.names = [], None
+        self.starts, self.has_run = 0, False
+        self.last = time.monotonic() + MOST_LIMITS * self.seconds
+        try:
+            self.start()
+        except TooMuch:
+            self.end()
+
+    def start(self) -> None:
+        """A worker in which all cells of the notebook have run, but those that end it.
+
+        Raises:
+            NotGraded: there is no sandbox.
             TooMuch: it was ended too often, or there is no time left.
         """
-        while self.pipe is None:
-            if self.restarts > MOST_RESTARTS:
+        while not self.has_run:
+            if self.starts > MOST_STARTS:
                 raise TooMuch
-            self.restarts += 1
-            self.pipe = self.sandbox.open()
-            calls = Calls(lambda: self.peer.objects)
-            serve = {"call": calls.call, "vjp": calls.vjp}
-            self.peer = Peer(self.pipe, "g", serve, stand_in, self.limited)
+            self.starts += 1
+            try:
+                self._fresh()
+            except Lost:  # what earlier notebooks have left cannot go on
+                self.end()
+                self._fresh()
             self._run_cells()
+
+    def _fresh(self) -> None:
+        """A worker that knows nothing of other notebooks: a new one, or the old one cleared."""
+        self.notebooks += 1
+        if self.box:
+            self._start_clock()
+            return self._ask("fresh")
+        self.box = Sandbox(self.settings.limits, self.settings.bubblewrap).__enter__()
+        self.official, self.protections = self.box.official, self.box.protections
+        if self.settings.sandbox and not self.official:
+            raise NotGraded(f"A sandbox is demanded: {self.protections[0][1]}.")
+        calls = Calls(lambda: self.peer.objects)
+        serve = {"call": calls.call, "vjp": calls.vjp}
+        self.peer = Peer(self.box.pipe, "g", serve, stand_in, self.limited)
+        return None
 
     @contextmanager
     def limited(self, more: int, arguments: int):
         """The worker gets only so much more memory; what it has hoarded before is no way around."""
-        grown = self.sandbox.limit(more) - arguments
-        if grown > MOST_HOARDED:
-            raise MemoryError(f"before the call the notebook already holds {grown >> 20} MiB")
-        try:
+        with self.box.limited(more) as grown:
+            if grown - arguments > MOST_HOARDED:
+                if self.notebooks > 1:
+                    raise Crowded
+                raise MemoryError(f"before the call the notebook already holds {grown >> 20} MiB")
             yield
-        finally:
-            self.restarts -= 1
-            self.end()  # a limit cannot be lifted for everybody; the next exercise gets a fresh worker
 
     def _start_clock(self) -> None:
         now = time.monotonic()
         if now > self.last:
             raise TooMuch
-        self.pipe.deadline = min(now + self.seconds, self.last)
+        self.box.pipe.deadline = min(now + self.seconds, self.last)
 
     def _run_cells(self) -> None:
         """Together they are one message; if that fails, each runs alone, to know which one it is."""
@@ -102,20 +134,28 @@ class Session:
             except Lost as lost:
                 if self.together:
                     self.together = False
-                    self.restarts -= 1
+                    self.starts -= 1
                 else:
                     self.fatal.add(group[0].number)
                     self.problems.append(self._why(f"cell {group[0].number}", lost))
                 return self.end()
+        self.has_run = True
         return None
 
-    def _ask_to_run(self, named: list[list[str]]) -> list:
+    def _ask(self, what: str, *args):
+        """What only a hostile worker answers with an error."""
         try:
-            failed, self.names = self.peer.ask("run", named)
-            if all([type(x) for x in entry] == FAILED for entry in failed):
-                return failed
-        except (Exception, SystemExit):  # cells raise over there; what comes back is no list
-            pass
+            return self.peer.ask(what, *args)
+        except (Exception, SystemExit) as error:
+            raise Lost(f"what it sent is no message ({type(error).__name__})") from None
+
+    def _ask_to_run(self, named: list[list[str]]) -> list:
+        told = self._ask("run", named)
+        match told:
+            case [list(failed), list(names)] | (list(failed), list(names)):
+                if all([type(x) for x in entry] == FAILED for entry in failed):
+                    self.names = {name for name in names if type(name) is str}
+                    return failed
         raise Lost("what it sent is no message")
 
     def _note_errors(self, group: list[Cell], failed: list) -> None:
@@ -124,7 +164,7 @@ class Session:
             number = group[number % len(group)].number
             words = ": ".join(filter(None, (type(error).__name__, str(error))))
             note = f"cell {number} raised {words}"[:300]
-            if note not in self.problems and len(self.problems) < 20:
+            if note not in self.problems and len(self.problems) < MOST_NOTES:
                 self.problems.append(note)
 
     def _why(self, what: str, lost: Lost) -> str:
@@ -132,49 +172,56 @@ class Session:
             return f"{what} took longer than {self.seconds:g} s"
         return f"{what} ended the worker" if str(lost) == "it ended" else f"{what}: {lost}"
 
-    def without_answer(self, exercises: list[Exercise]) -> set[str]:
-        """Names of the exercises for which there is no answer: nobody need ask for those."""
-        try:
-            self.start()
-        except (Lost, TooMuch):
-            self.end()
-        names = self.names if isinstance(self.names, list) else [None]
-        if any(type(name) is not str for name in names):  # not all is known, so each is asked for
-            return set()
-        return {e.name for e in exercises if not {e.name, e.answer} & set(names)}
-
     def judge(self, exercise: Exercise, seed: int) -> Verdict:
-        """The verdict on one answer."""
+        """The verdict on one answer.
+
+        Args:
+            seed: of its inputs.
+
+        Raises:
+            NotGraded: there is no sandbox.
+            MemoryError: what it sent is more than the judge can hold.
+        """
+        if self.names is not None and not {exercise.name, exercise.answer} & self.names:
+            return not_found(exercise)
         try:
-            self.start()
-            self._start_clock()
             return self._judge(exercise, seed)
+        except Crowded:
+            self.end()
+            return self.judge(exercise, seed)
         except TooMuch:
             reason = (
                 "the notebook ended its worker too often or took too long; the rest was not judged"
             )
-            self.end()
         except Lost as lost:
             reason = self._why("it", lost)
-            self.end()
+        self.end()
         return Verdict(exercise.name, "did not finish", 0, exercise.points, (reason,))
 
     def _judge(self, exercise: Exercise, seed: int) -> Verdict:
+        self.start()
+        self._start_clock()
         self.peer.begin()
-        order = exercise.name, exercise.answer, list(exercise.forbids)
-        try:
-            found, keeps, answer = self.peer.ask("begin", *order)
-        except (Exception, SystemExit) as error:
-            raise Lost(f"its answer cannot be had ({type(error).__name__})") from None
-        if keeps is True:
+        found, keeps, answer = self._begin(exercise)
+        if keeps:
             self.peer.remember()
         if not found:
             return not_found(exercise)
-        torch.default_generator.manual_seed(seed)
-        with suppress(Exception, SystemExit), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return exercise.grade(answer, seed)
-        return Verdict(exercise.name, "failed", 0, exercise.points, ("it cannot be judged",))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return exercise.grade(answer, seed)
+        except MemoryError:
+            raise
+        except (Exception, SystemExit) as error:
+            why = f"it cannot be judged ({type(error).__name__})"
+            return Verdict(exercise.name, "failed", 0, exercise.points, (why,))
+
+    def _begin(self, exercise: Exercise) -> tuple:
+        match self._ask("begin", exercise.name, exercise.answer):
+            case [bool(found), bool(keeps), answer] | (bool(found), bool(keeps), answer):
+                return found, keeps, answer
+        raise Lost("what it sent is no message")
 
 
 def not_found(exercise: Exercise) -> Verdict:
