@@ -1,19 +1,89 @@
-"""What the tests of the sandbox share: cells that run far away, and what they tell."""
+"""What the tests of the sandbox share: as whom they run, and cells that tell what they saw."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attncourse.grading import load
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
-from attngrade import Cell
-from attngrade.far.sandbox import Limits, Sandbox
-from attngrade.session import Session
 
 MEBIBYTE = 2**20
+ROOT = Path(__file__).parents[2]
+ORDINARY = 54321  # a user id that nobody has here
+CGROUPS = Path("/sys/fs/cgroup")
+ENVIRONMENT = {
+    "PATH": os.environ["PATH"],
+    "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OMP_NUM_THREADS": "1",
+    "COURSE_SECRET": "MARK-environment",  # no submission may read it
+}
+
+
+def run_as(ordinary: bool = False, cgroup: bool = True, enter: tuple[Path, ...] = ()) -> list[str]:
+    """The start of a command that runs as root or as an ordinary user, with or without cgroups in sight.
+
+    Where the tests are run by an ordinary user, it is that one in any case.
+
+    Args:
+        ordinary: drop to the user id `ORDINARY`; who may read Python and this repository, where they lie.
+        cgroup: False hides all cgroups, so that none can be made.
+        enter: folders of cgroups to enter first, made by `lent`.
+    """
+    command = []
+    if enter:
+        entering = "; ".join(f"echo $$ > '{folder}/cgroup.procs'" for folder in enter)
+        command += ["sh", "-c", f'{entering}; exec "$@"', "sh"]
+    drops = ordinary and os.geteuid() == 0
+    if not drops and cgroup:
+        return command
+    command += ["bwrap", "--dev-bind", "/", "/"]
+    if not cgroup:
+        command += ["--tmpfs", str(CGROUPS), "--remount-ro", str(CGROUPS)]
+    if drops:
+        home = Path.home()  # closed to others, so what is needed of it is shown
+        command += ["--perms", "0755", "--tmpfs", str(home)]
+        for path in sorted({Path(x) for x in (sys.base_prefix, sys.prefix, ROOT)}):
+            if path.is_relative_to(home):
+                for parent in reversed(path.relative_to(home).parents[:-1]):
+                    command += ["--perms", "0755", "--dir", str(home / parent)]
+                command += ["--ro-bind", str(path), str(path)]
+        ids = f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups"
+        return [*command, "--", "setpriv", *ids]
+    return [*command, "--"]
+
+
+@contextmanager
+def lent() -> Iterator[tuple[Path, ...]]:
+    """Cgroups of version 1 that an ordinary user may divide, as systemd lends them; none where none can be made."""
+    found = []
+    try:
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            for controller in {"memory", "pids"} & set(controllers.split(",")):
+                own = CGROUPS / controller / path.lstrip("/")
+                folder = (own if own.is_dir() else CGROUPS / controller) / f"lent-{os.getpid()}"
+                folder.mkdir()
+                found.append(folder)
+                for place in (folder, folder / "cgroup.procs"):
+                    os.chown(place, ORDINARY, ORDINARY)
+    except OSError:
+        pass
+    try:
+        yield tuple(found)
+    finally:
+        for folder in found:
+            folder.rmdir()
+
+
+def walls_stand(state: str) -> None:
+    """Skip the test where bubblewrap is not in force; on CI that is a failure."""
+    if state != "in force":
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"bubblewrap: {state}")
 
 
 class Told:
@@ -30,47 +100,9 @@ class Told:
         return {"it spoke": True}
 
 
-def exercise(judge: Any, answer: str = "tell", forbids: tuple[str, ...] = ()) -> Exercise:
+def exercise(judge: Any, answer: str = "tell") -> Exercise:
     """An exercise that no notebook has."""
     return Exercise(
         name="tiny", answer=answer, title="Tiny", kind="Implement", points=1, difficulty=1, minutes=1,
         needs="nothing", judge=judge, hints=("a", "b", "c"), accepted=Accepted(), mistakes=Mistakes(),
-        forbids=forbids,
     )  # fmt: skip
-
-
-def inside(sandbox: Sandbox, source: str, *args: Any, seconds: float = 20) -> Any:
-    """What the function ``tell`` of a cell returns in a worker; the reason where it does not."""
-    judge = Told(args)
-    with Session(sandbox, [Cell(1, source)], seconds) as session:
-        verdict = session.judge(exercise(judge), 0)
-    return judge.told if verdict.status == "passed" else (verdict.findings, session.problems)
-
-
-def walls_stand(state: str) -> None:
-    """Skip the test where bubblewrap is not in force; on CI that is a failure."""
-    if state != "in force":
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"bubblewrap: {state}")
-
-
-def judged(box: Sandbox, *cells: str, name: Any = "causal_mask", seconds: float = 30) -> tuple:
-    """The verdict on a notebook of these cells, and what went wrong in them."""
-    cells = [Cell(2 * k, source) for k, source in enumerate(cells, start=1)]
-    with Session(box, cells, seconds) as session:
-        verdict = session.judge(load(name) if isinstance(name, str) else name, 7)
-    return verdict, session.problems
-
-
-# A worker needs some 900 MiB of addresses for torch alone, and few of them hold anything.
-LIMITS = Limits(memory=1536 * MEBIBYTE, cpu=4, processes=8, files=2 * MEBIBYTE)
-
-
-@contextmanager
-def walled(kind: str) -> Iterator[Sandbox]:
-    """A sandbox with "walls" or with "no walls", of a teacher who has a secret."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COURSE_SECRET", "do not tell")
-        with Sandbox(LIMITS, bubblewrap=kind == "walls") as box:
-            if kind == "walls":
-                walls_stand(box.protections[0][1])
-            yield box
