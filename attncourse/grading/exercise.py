@@ -12,8 +12,6 @@ from functools import lru_cache
 from operator import index
 from typing import Any, Protocol
 
-from attncourse.grading.answer import RemoteAnswer
-from attncourse.grading.blocked import blocked
 from attncourse.grading.compare import Raised, difference, plain
 from attncourse.grading.diagnosis import Diagnosis, Mistake, Observations
 from attncourse.grading.isolation import torch_defaults
@@ -194,8 +192,6 @@ class Exercise:
         hints: three, of increasing strength.
         accepted: right answers in different styles, by the name of the style.
         mistakes: wrong answers, each with its sentence.
-        forbids: ready-made answers, such as ``torch.nn.MultiheadAttention``. The course's own code
-            is never allowed.
         requires: a package; where it is missing, the exercise is left out of the total.
     """
 
@@ -211,7 +207,6 @@ class Exercise:
     hints: tuple[str, str, str]
     accepted: dict[str, Any] = field(repr=False)
     mistakes: list[Mistake] = field(repr=False)
-    forbids: tuple[str, ...] = ()
     requires: str = ""
     _diagnoses: dict[int, Diagnosis] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -225,13 +220,8 @@ class Exercise:
         return (
             f"{self.kind} · {self.points} point{'s' * (self.points > 1)} · "
             f"difficulty {self.difficulty} of 5 · about {self.minutes} minutes · "
-            f"needs {self.needs}{self._not_allowed()}"
+            f"needs {self.needs}"
         )
-
-    def _not_allowed(self) -> str:
-        # Short names: the card must fit a phone.
-        names = [f"`{path.rpartition('.')[2]}`" for path in self.forbids]
-        return f" · not allowed: {' and '.join(names)} of torch" if names else ""
 
     def left_out(self) -> Verdict | None:
         """The verdict where what it requires is not installed: nothing won, and nothing lost."""
@@ -250,9 +240,7 @@ class Exercise:
         try:
             if answer is None or answer is ...:
                 raise NotAttempted
-            # In another process, the worker blocks it.
-            forbidden = () if isinstance(answer, RemoteAnswer) else self.forbids
-            with torch_defaults(), blocked(forbidden):
+            with torch_defaults():
                 seen = dict(self.judge.observe(answer, seed))
         except NotAttempted:
             return Verdict(self.name, "not attempted", 0, self.points)

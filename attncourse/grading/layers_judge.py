@@ -1,6 +1,5 @@
 """Judges layers: what does one store, and what does it compute and learn with known parameters?"""
 
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attncourse.grading.compare import Raised
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case, NotAttempted, calls_of, observe_call, run
 from attncourse.grading.recipe import Recipe
 
@@ -39,7 +39,7 @@ class Layers:
             yield "is a class", "it is an instance; pass the class itself"
             return
         yield "is a class", True
-        three = torch.randint(2, 5, (3,), generator=generator("sizes", seed)).tolist()
+        three = torch.randint(2, 5, (3,), generator=seeded(seed, "sizes")).tolist()
         drawn = ", sizes drawn at random", self.drawn(*three), (3, 5), 0.5
         for number, (what, sizes, *rest) in enumerate((*self.sizes, drawn)):
             each = zip(self.names.split(), sizes, strict=True)
@@ -112,14 +112,9 @@ def learning(layer: nn.Module) -> Callable:
     return call
 
 
-def generator(name: str, seed: int) -> torch.Generator:
-    """A seed of its own for every name, which is none that people choose."""
-    return torch.Generator().manual_seed(zlib.crc32(name.encode()) + seed)
-
-
 def draw(name: str, shape: tuple[int, ...], seed: int) -> Tensor:
     """The same numbers for the same name, shape and seed."""
-    x = torch.randn(shape, generator=generator(name, seed))
+    x = torch.randn(shape, generator=seeded(seed, name))
     return x / shape[-1] ** 0.5 if shape and name.endswith("weight") else x
 
 

@@ -9,6 +9,7 @@ import torch
 from attncourse.grading.answer import RemoteAnswer
 from attncourse.grading.compare import difference
 from attncourse.grading.exercise import Calls, differences, expected_of
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import run
 
 MIB = 2**20
@@ -32,7 +33,7 @@ class Budget:
 
     def holds(self, answer: RemoteAnswer, seed: int) -> bool | str:
         """True when the remote answer is right within the budget; else what happened."""
-        args = self.call(torch.Generator().manual_seed(seed))
+        args = self.call(seeded(seed))
         try:
             seen = answer.within(self.mib * MIB, *args)
         except (Exception, SystemExit) as error:

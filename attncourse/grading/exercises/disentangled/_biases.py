@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 ROUNDING, REAL, LOW = 1e-5, 1e-3, -math.inf
@@ -136,7 +137,7 @@ def shuffled(seed: int) -> list[tuple[int, int, list[Kind]]]:
 
 def cases(seed: int) -> list[Case]:
     """A call for each group of heads."""
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for n, m, heads in shuffled(seed):
         tables = torch.stack([kind.make(Parts(n, m, g)).double() for kind in heads])
         found.append(

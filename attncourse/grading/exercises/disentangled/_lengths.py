@@ -5,6 +5,7 @@ from torch import Tensor
 
 from attncourse.grading.compare import Described
 from attncourse.grading.exercises.disentangled._copiers import VOCAB
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import run
 from attncourse.grading.trained import drawn_like, facts_of, share, with_parameters
 
@@ -25,7 +26,7 @@ NAMES = (
 
 def facts(model, seed: int) -> dict:
     """What the model does on sequences that it has not seen."""
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
     tokens = [torch.randint(VOCAB, (37, n), generator=g) for n in LENGTHS]
 
     def judge(model, given) -> tuple:

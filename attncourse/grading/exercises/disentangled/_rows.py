@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attncourse.grading.compare import Raised, plain
 from attncourse.grading.exercise import Calls, cases_of
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Recipe
 
@@ -74,7 +74,7 @@ CALLS = (  # what is special; b h n m d, span
 
 def drawn_cases(seed: int, keys: bool) -> list[Case]:
     """Tokens, table and the number of the others; the last sizes are drawn, too."""
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     sizes = tuple(int(torch.randint(low, low + 5, (), generator=g)) for low in (2, 3, 4, 10, 5, 2))
     for what, (b, h, n, m, d), span in (*CALLS, ("sizes drawn at random", sizes[:5], sizes[5])):
         tokens, count = (m, n) if keys else (n, m)

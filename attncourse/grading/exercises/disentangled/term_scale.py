@@ -14,7 +14,7 @@ from attncourse.grading.exercises.disentangled._terms import (
     there,
     weighted,
 )
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistakes import mistakes_of, softmaxes
 from attncourse.grading.observe import Case
 
@@ -44,7 +44,7 @@ CALLS = (  # what is special; b h n m, head_dim, which terms are there, how loud
 
 
 def cases(seed: int) -> list[Case]:
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for number, (what, size, d, on, loud) in enumerate(CALLS):
         every = [loud * x * d**0.5 for x in normal(g, size, size, size)]
         terms = [x if here == "1" else None for x, here in zip(every, on, strict=True)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Recipe
 
@@ -38,7 +38,7 @@ CALLS = (  # what is special, b h n d e, keys of the block, other keys, how loud
 
 def cases(seed: int) -> list[Case]:
     """Output and log-sum-exp are those over all keys, of which the answer gets a block."""
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, (b, h, n, d, e), m, others, loud in CALLS:
         shapes = (b, h, n, d), (b, h, m + others, d), (b, h, m + others, e), (b, h, n, e)
         query, key, value, grad_output = normal(g, *shapes)

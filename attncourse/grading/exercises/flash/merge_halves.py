@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistakes import detached
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Recipe
@@ -44,7 +44,7 @@ CALLS = (  # what is special, b h n e, how loud, which halves are empty in some 
 
 def cases(seed: int) -> list[Case]:
     """An output of a half that is empty is what the memory held: infinity, or another number."""
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, (b, h, n, e), loud, empty in CALLS:
         output_a, lse_a, output_b, lse_b = normal(
             g, (b, h, n, e), (b, h, n), (b, h, n, e), (b, h, n)

@@ -8,7 +8,7 @@ import torch
 
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.flash._online import Online, rescalings
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.observe import Case
 
 
@@ -40,7 +40,7 @@ CALLS = (  # what is special, b h n k e, how loud, the share of rows without a p
 
 def cases(seed: int) -> list[Case]:
     """Query 0 sees nothing where keys are hidden, and one of its rows has no past either."""
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, (b, h, n, k, e), loud, fresh, hidden in CALLS:
         maximum, mixed, scores, value = normal(
             g, (b, h, n), (b, h, n, e), (b, h, n, k), (b, h, k, e)

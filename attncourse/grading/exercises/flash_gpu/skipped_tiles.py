@@ -6,6 +6,7 @@ import torch
 
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
@@ -36,7 +37,7 @@ CALLS = (  # what is special; n, m, block_m, block_n, offset
 
 
 def cases(seed: int) -> list[Case]:
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
     between = (30, 90), (30, 90), (3, 18), (3, 18), (-9, 30)
     n, m, a, b, k = (int(torch.randint(*x, (), generator=g)) for x in between)
     calls = (*CALLS, ("sizes drawn at random", n, m, a, b, k))

@@ -8,7 +8,7 @@ from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.gated_delta._chunks import Chunk, Chunks
 from attncourse.grading.exercises.gated_delta._exponents import EXPONENTS, read_early, written_early
 from attncourse.grading.exercises.gated_delta._steps import behind
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.observe import Case
 
 CALLS = (  # what is special, b h n d e, the range of the log-decays, gradients
@@ -22,7 +22,7 @@ CALLS = (  # what is special, b h n d e, the range of the log-decays, gradients
 
 
 def cases(seed: int) -> list[Case]:
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, (b, h, n, d, e), (low, high), gradients in CALLS:
         shapes = (b, h, n, d), (b, h, n, d), (b, h, n, e), (b, h, d, e)
         query, key, value, state = normal(g, *shapes)

@@ -7,6 +7,7 @@ from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.global_local._steps import Rules
 from attncourse.grading.exercises.global_local._tables import Tables, ends, tables
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
@@ -51,7 +52,7 @@ CALLS = (  # what is special; share of global tokens, lengths, n, left, right, c
 
 def cases(seed: int) -> list[Case]:
     """Position 1 is global in sample 0 and not in sample 1, and so is the last one, which can be padding."""
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     n, length, left, right = (
         int(torch.randint(*x, (), generator=g)) for x in ((10, 15), (3, 9), (1, 3), (3, 5))
     )

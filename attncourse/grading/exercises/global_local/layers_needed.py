@@ -10,6 +10,7 @@ from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.global_local import _layers as ways
 from attncourse.grading.exercises.global_local._layers import RIGHT, spread
 from attncourse.grading.exercises.global_local._tables import Tables
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
@@ -33,7 +34,7 @@ def band(n: int, left: int, right: int) -> Tensor:
 
 def cases(seed: int) -> list[Case]:
     """Masks of every kind, and one in which the ways from one position to another are more than an integer can count."""
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
 
     def drawn(layers, n, share):
         return torch.rand(layers, n, n, generator=g) < share

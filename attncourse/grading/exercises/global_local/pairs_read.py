@@ -14,6 +14,7 @@ from attncourse.grading.exercises.global_local._steps import (
     uncut,
 )
 from attncourse.grading.exercises.global_local._tables import ends
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
@@ -28,7 +29,7 @@ def definition(n, left, right, num_global):
 
 def cases(seed: int) -> list[Case]:
     """Small ones to count by hand, drawn ones, and a sequence whose table of pairs fits no memory."""
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
 
     def between(low: int, high: int) -> int:
         return int(torch.randint(low, high, (), generator=g))

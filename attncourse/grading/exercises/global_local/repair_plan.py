@@ -9,6 +9,7 @@ from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.global_local._steps import Plan, largest
 from attncourse.grading.exercises.global_local._tables import Tables, tables
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
@@ -37,7 +38,7 @@ CALLS = (  # what is special; heads, blocks, random blocks
 
 def cases(seed: int) -> list[Case]:
     """Draws are below zero as often as above; in one case all are below."""
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     drawn = tuple(int(torch.randint(*x, (), generator=g)) for x in ((2, 6), (10, 15), (2, 5)))
     for what, (heads, blocks, num_random) in (*CALLS, ("sizes drawn at random", drawn)):
         draws = torch.randn(heads, blocks, blocks, generator=g) - (4 if blocks == 11 else 0)

@@ -3,7 +3,7 @@
 import torch
 
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 
 
 def definition(x, num_heads, num_kv_heads):
@@ -24,7 +24,7 @@ CALLS = (  # what is special, shape of the parameter, num_heads, num_kv_heads
 
 
 def cases(seed: int) -> list[Case]:
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
     return [Case(what, (*normal(g, shape), *heads)) for what, shape, *heads in CALLS]
 
 

@@ -117,7 +117,4 @@ EXERCISE = Exercise(
         "scores = grouped @ key[:, :, None].mT / sqrt(d); "
         "return (softmax(scores, -1) @ value[:, :, None]).flatten(1, 2)",
     ),
-    forbids=(
-        "torch.nn.functional.scaled_dot_product_attention", "torch.nn.MultiheadAttention",
-    ),
 )  # fmt: skip

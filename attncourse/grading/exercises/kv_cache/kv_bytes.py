@@ -6,6 +6,7 @@ from functools import partial
 import torch
 
 from attncourse.grading.exercise import Accepted, Case, Counts, Exercise, Mistake, Mistakes
+from attncourse.grading.inputs import seeded
 
 
 def definition(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):
@@ -17,7 +18,7 @@ def definition(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):
 
 def cases(seed: int) -> list[Case]:
     """Published models and odd sizes; all types of numbers; widths that differ."""
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
     types = torch.float64, torch.bfloat16, torch.int8, torch.int16, torch.bool, torch.complex64
     some = [int(torch.randint(2, 30, (), generator=g)) for _ in range(6)]
     calls = {

@@ -9,7 +9,7 @@ from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 from attncourse.grading.mistakes import gradients, mistakes_of, outputs, scales, softmaxes, weights
 from attncourse.grading.recipe import Given, Recipe, dot
@@ -43,7 +43,7 @@ def call(generator, b, h, d, e, m, c, r, loud=1) -> list:
 
 def cases(seed: int) -> list[Case]:
     """float32 rounds large scores, and the gradients with them."""
-    g, calls = torch.Generator().manual_seed(seed), enumerate(CALLS)
+    g, calls = seeded(seed), enumerate(CALLS)
     return [Case(what, tuple(call(g, *of, loud)), gradients=k < 3) for k, (what, of, loud) in calls]
 
 

@@ -7,7 +7,7 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.layers_judge import split
 from attncourse.grading.mistakes import detached, mistakes_of, scales
 from attncourse.grading.recipe import Given, Recipe, triangle
@@ -33,7 +33,7 @@ CALLS = (  # what is special, b n width h d c r, positions
 
 
 def cases(seed: int) -> list[Case]:
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, (b, n, width, h, d, c, r), positions in CALLS:
         shapes = (h * d, width), (h * r, width), (c, width), (r, width), (h * d, c)
         x, *matrices = normal(g, (b, n, width), *shapes)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Recipe, triangle
 
@@ -103,7 +103,7 @@ class Summed:
 
 def drawn(seed: int, calls) -> list[Case]:
     """Cases of (what is special, (b, h, n, m, d, e), how loud, further arguments ...); e of 0: unit values."""
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, (b, h, n, m, d, e), loud, *rest in calls:
         query, key, value = normal(g, (b, h, n, d), (b, h, m, d), (b, h, m, e or m))
         if not e:

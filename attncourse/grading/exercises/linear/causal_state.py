@@ -8,7 +8,7 @@ from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mista
 from attncourse.grading.exercises.linear._slips import features, results, totals
 from attncourse.grading.exercises.linear._summed import Given, Summed, elu_plus_one
 from attncourse.grading.exercises.linear._told import Reads
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistakes import mistakes_of
 
 
@@ -33,7 +33,7 @@ CALLS = (  # what is special, b h d e, how many tokens came before, how loud
 
 
 def cases(seed: int) -> list[Case]:
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, (b, h, d, e), past, loud in CALLS:
         query, key, value = normal(g, (b, h, d), (b, h, d), (b, h, e))
         keys, values = normal(g, (b, h, past, d), (b, h, past, e))

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
-from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
+from attncourse.grading.inputs import alternating, far_below_zero, seeded, sized_cases
 from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of, softmaxes, weights
 from attncourse.grading.recipe import Given, Recipe, hide
 
@@ -17,7 +17,7 @@ def definition(query, key, value, mask):
 
 
 def cases(seed: int) -> list[Case]:
-    holes = torch.rand(3, 1, 5, 7, generator=torch.Generator().manual_seed(seed)) < 0.6
+    holes = torch.rand(3, 1, 5, 7, generator=seeded(seed)) < 0.6
     holes[..., 0], holes[..., 2:4], holes[0, 0, 1] = False, True, True
     some = holes.clone()
     some[[0, 1, 1], 0, [1, 0, 4]] = some[2] = False

@@ -6,6 +6,7 @@ from functools import partial
 import torch
 
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.inputs import seeded
 
 VISIBLE = {
     "attend": lambda x: x, "hidden": lambda x: not x,
@@ -27,7 +28,7 @@ def definition(mask, convention):
 
 def cases(seed: int) -> list[Case]:
     """Every convention on a shape of its own; integers and biases beyond 0 and 1, shuffled."""
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
     attend, hidden = (torch.rand(shape, generator=g) < 0.5 for shape in ((3, 5), (2, 1, 5, 7)))
     integers = torch.tensor([-1, 0, 1, 2, *(s * 2**k for k in (8, 16, 32) for s in (1, -1))])
     biases = torch.tensor([-math.inf, 0.0, 2.5, -2.5, 1.0, 1e9, *LARGE_BIASES.values()])

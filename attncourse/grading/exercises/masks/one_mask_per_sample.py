@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
-from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
+from attncourse.grading.inputs import alternating, far_below_zero, seeded, sized_cases
 from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of
 from attncourse.grading.recipe import Given, Recipe
 
@@ -31,7 +31,7 @@ CALLS = (  # what is special, b h n m d e, how loud, axes of the mask before (n,
 
 
 def cases(seed: int) -> list[Case]:
-    generator, calls = torch.Generator().manual_seed(seed), []
+    generator, calls = seeded(seed), []
     for what, sizes, loud, axes in CALLS:
         visible = torch.rand(*axes, *sizes[2:4], generator=generator) < 0.5
         visible[..., sizes[3] // 2] = True  # no row is empty

@@ -12,7 +12,8 @@ from torch import nn
 from attncourse import spec
 from attncourse.grading.compare import Described, Raised
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistake, Mistakes
-from attncourse.grading.layers_judge import Layers, generator, merge, split
+from attncourse.grading.inputs import seeded
+from attncourse.grading.layers_judge import Layers, merge, split
 from attncourse.grading.observe import Case, NotAttempted, run
 
 REFUSED = ((10, 3), (512, 7), (7, 2), (8, 3), (6, 4), (4, 8), (9, 0), (12, -3), (12, -5), (100, 64))
@@ -73,7 +74,7 @@ class ClassFacts:
 
 def of_the_constructor(answer, seed: int) -> Iterator[tuple[str, Any]]:
     """How it starts, and whether it refuses the pairs of the list and one that is drawn."""
-    a, b, c = torch.randint(10, (3,), generator=generator("refused", seed)).tolist()
+    a, b, c = torch.randint(10, (3,), generator=seeded(seed, "refused")).tolist()
     drawn = (3 + a) * (13 + b) + 1 + c % (2 + a), 3 + a
     yield NAMES[0], run(starts, answer)
     for name, pair in zip(NAMES[1:], (*REFUSED, drawn), strict=True):

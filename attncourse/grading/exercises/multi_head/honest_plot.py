@@ -12,7 +12,8 @@ from torch import nn
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Case, Exercise, Facts, Mistake, Mistakes
 from attncourse.grading.exercises.multi_head.head_dim import PROJECTIONS, ClassFacts, merge, split
-from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart, generator
+from attncourse.grading.inputs import seeded
+from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart
 from attncourse.grading.mistakes import gradients, masks, mistakes_of, softmaxes, weights
 from attncourse.grading.recipe import Given, hide
 
@@ -52,7 +53,7 @@ class Definition(RIGHT.layer):
 def mask_of(n: int, seed: int) -> torch.Tensor:
     """In each row one key is hidden and one is visible; in row 1, key 0 only."""
     own = torch.eye(n, dtype=torch.bool)
-    mask = (torch.rand(n, n, generator=generator("mask", seed)) < 0.5) & ~own | own.roll(1, 0)
+    mask = (torch.rand(n, n, generator=seeded(seed, "mask")) < 0.5) & ~own | own.roll(1, 0)
     mask[1, 1:] = False
     return mask
 
@@ -70,7 +71,7 @@ MODE = "forward leaves the mode of the layer as it is"
 
 def in_training(answer, seed: int) -> Iterator[tuple[str, Any]]:
     """What a layer shows whose out_proj hands the heads through."""
-    heads, head_dim, p = torch.randint(2, 5, (3,), generator=generator("sizes", seed)).tolist()
+    heads, head_dim, p = torch.randint(2, 5, (3,), generator=seeded(seed, "training")).tolist()
     width, p = heads * head_dim, 0.2 + p / 20
     layer, own = answer(width, heads, p), RIGHT(width, heads, p)
     known = {name: draw(name, tuple(x.shape), seed) for name, x in layer.named_parameters()}
@@ -80,7 +81,7 @@ def in_training(answer, seed: int) -> Iterator[tuple[str, Any]]:
     x = 2 * draw("x", (BATCH, N, width), seed)
     for what, mask in zip(MASKS, ([mask_of(N, seed)], []), strict=True):
         true = own.eval()(x, *mask)[1].detach()
-        torch.default_generator.manual_seed(seed)
+        torch.set_rng_state(seeded(seed, "dropout").get_state())
         result = layer.train()(x.clone(), *(m.clone() for m in mask))
         output, weights = (part.detach().float() for part in result)
         made = merge(weights @ given(own, x).value)

@@ -118,7 +118,6 @@ EXERCISE = Exercise(
     name="multi_head_attention", title="Multi-head attention", kind="Implement",
     points=3, difficulty=3, minutes=20, needs="section 'The formula, and ten lines that do it' of chapter 3",
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    forbids=("torch.nn.functional.multi_head_attention_forward", "torch.nn.MultiheadAttention"),
     hints=(
         "Five moves: project three times, split three times, attend, merge, project once.",
         "A matrix is (out, in), as in torch.nn.Linear: the projection of x is x @ w.T. After the split, "

@@ -6,6 +6,7 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.inputs import seeded
 
 CALLS = (  # what is special, shape in memory, its axes in order, num_heads
     ("2 samples, 5 positions, 3 heads of 7 numbers", (2, 5, 21), (0, 1, 2), 3),
@@ -19,7 +20,7 @@ CALLS = (  # what is special, shape in memory, its axes in order, num_heads
 
 def cases_of(seed: int, calls: tuple) -> list[Case]:
     """Cases from a table of inputs, some in another order than they lie in memory."""
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
     return [
         Case(what, (torch.randn(shape, generator=g).permute(axes), *rest))
         for what, shape, axes, *rest in calls

@@ -9,6 +9,7 @@ from torch import nn
 
 from attncourse.grading.compare import Described
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistake, Mistakes
+from attncourse.grading.inputs import seeded
 from attncourse.grading.trained import drawn_like, facts_of, share, with_parameters
 
 VOCAB, LENGTH, MAX_PARAMETERS, THRESHOLD = 20, 12, 20_000, 0.99
@@ -25,7 +26,7 @@ NAMES = (
 
 def facts(model, seed: int) -> dict:
     """What the model does on sequences that it has not seen."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     tokens = torch.randint(VOCAB, (83, LENGTH), generator=generator)
     return facts_of(model, NAMES, MAX_PARAMETERS, tokens, partial(judge, generator=generator))
 

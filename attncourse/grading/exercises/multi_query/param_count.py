@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from attncourse.grading.exercise import Accepted, Case, Counts, Exercise, Mistake, Mistakes
+from attncourse.grading.inputs import seeded
 
 
 def definition(embed_dim, num_heads, bias):
@@ -16,7 +17,7 @@ def definition(embed_dim, num_heads, bias):
 
 def cases(seed: int) -> list[Case]:
     """An ordinary and a very wide layer, a prime number of heads, one head, and sizes of the seed."""
-    h, w = torch.randint(2, 30, (2,), generator=torch.Generator().manual_seed(seed)).tolist()
+    h, w = torch.randint(2, 30, (2,), generator=seeded(seed)).tolist()
     sizes = (512, 8), (8192, 64), (64, 2), (15, 5), (7, 1), (h * w, h)
     calls = [(*size, bias) for size in sizes for bias in (True, False)]
     return [Case("embed_dim {}, num_heads {}, bias {}".format(*call), call) for call in calls]

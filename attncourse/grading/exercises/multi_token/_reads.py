@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attncourse.grading.compare import Described, Raised, plain
 from attncourse.grading.exercise import Calls, cases_of
+from attncourse.grading.inputs import seeded
 
 MATCH, TEXTS = 20.0, 6  # the score of a key with the letter that is asked for; texts of each head
 A, B, LETTERS = 0, 1, "ABcdefg"
@@ -50,7 +51,7 @@ def wanted(head: int, text: list[int]) -> list[int]:
 @lru_cache(maxsize=64)
 def tables(seed: int, c_q: int) -> tuple[Tensor, Tensor, list[list[list[int]]]]:
     """Scores of c_q queries (texts, heads, c_q, keys), which keys are there, and which should be read."""
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
     texts = [[write(head, place, g) for place in range(TEXTS)] for head in range(len(HEADS))]
     asks = torch.randint(0, len(LETTERS), (TEXTS, len(HEADS), c_q), generator=g)
     asks[..., -2:] = torch.tensor([A, B])

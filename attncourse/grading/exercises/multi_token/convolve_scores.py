@@ -19,6 +19,7 @@ from attncourse.grading.exercises.multi_token._slips import (
     corner,
     families,
 )
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
@@ -42,7 +43,7 @@ CALLS = (  # what is special; batch, heads, n, m, c_q, c_k
 
 
 def cases(seed: int) -> list[Case]:
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, (b, h, n, m, c_q, c_k) in CALLS:
         scores = 2 * torch.randn(b, h, n, m, generator=g)
         kernel = torch.randn(h, c_q, c_k, generator=g)

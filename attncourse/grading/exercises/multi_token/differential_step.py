@@ -12,7 +12,7 @@ from attncourse.grading.exercises.multi_token._pairs import (
     Subtracted,
 )
 from attncourse.grading.exercises.multi_token._subtractions import STEPS
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of, weights
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given
@@ -34,7 +34,7 @@ CALLS = (  # what is special, b pairs n m d e, lam, how loud, the share that is 
 
 
 def cases(seed: int) -> list[Case]:
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, (b, h, n, m, d, e), lam, loud, share in CALLS:
         query, key, value = normal(g, (b, 2 * h, n, d), (b, 2 * h, m, d), (b, h, m, e))
         visible = torch.rand(n, m, generator=g) >= share

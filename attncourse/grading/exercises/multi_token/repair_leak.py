@@ -26,6 +26,7 @@ from attncourse.grading.exercises.multi_token._slips import (
     strict,
 )
 from attncourse.grading.exercises.multi_token._twice import BEHIND, KEPT, RIGHT, TWINS, Leaks, Twice
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 from attncourse.spec_scores import multi_token_attention as definition
 
@@ -43,7 +44,7 @@ CALLS = (  # what is special; batch, heads, n, d, e, kernel, kernel_after, gradi
 
 
 def cases(seed: int) -> list[Case]:
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, (b, h, n, d, e), first, second, gradients in CALLS:
         query, key, value = (torch.randn(b, h, n, w, generator=g) for w in (d, d, e))
         kernels = [torch.randn(h, *size, generator=g) for size in (first, second)]

@@ -5,7 +5,7 @@ import torch
 from attncourse import spec
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.observe import Case
 
 
@@ -19,7 +19,7 @@ def definition(table, n, m):
 
 
 def cases(seed: int) -> list[Case]:
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
     calls = (  # heads, reach, n, m
         ("3 heads, reach 4, 3 queries, 3 keys", 3, 4, 3, 3),
         ("2 heads, reach 2, 6 queries, 6 keys: further than the table", 2, 2, 6, 6),

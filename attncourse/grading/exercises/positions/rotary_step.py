@@ -4,7 +4,7 @@ import torch
 
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistakes import detached
 from attncourse.grading.observe import Case
 
@@ -40,7 +40,7 @@ CALLS = (  # what is special, b h g n d, base
 
 def cases(seed: int) -> list[Case]:
     """Each sample has another past; one of them has none."""
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, (b, h, g_heads, n, d), base in CALLS:
         query, key = normal(g, (b, h, n, d), (b, g_heads, n, d))
         past = 1 + torch.randperm(40, generator=g)[:b]

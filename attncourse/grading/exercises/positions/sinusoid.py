@@ -8,6 +8,7 @@ import torch
 from attncourse import spec
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
@@ -19,7 +20,7 @@ def definition(positions, width, base):
 
 def cases(seed: int) -> list[Case]:
     """Positions from 0, with gaps, backwards; bases that differ from 10,000; one clock."""
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
     some = torch.randperm(60, generator=g)
     calls = (
         ("positions 0 to 4, width 8, base 10,000", torch.arange(5), 8, 10_000.0),

@@ -8,6 +8,7 @@ import torch
 from attncourse import spec
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
@@ -19,7 +20,7 @@ def definition(distance, buckets, furthest):
 
 def cases(seed: int) -> list[Case]:
     """No whole distance lies on an edge, so that rounding decides nothing."""
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
     some = torch.randint(-250, 250, (3, 17), generator=g)
     calls = (
         ("distances 0 to 120, 32 buckets, furthest 100", torch.arange(121), 32, 100),

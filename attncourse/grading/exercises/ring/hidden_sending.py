@@ -8,6 +8,7 @@ import torch
 
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
@@ -23,7 +24,7 @@ def definition(num_heads, num_kv_heads, head_dim, flops_per_second, bytes_per_se
 
 def cases(seed: int) -> list[Case]:
     """Cards and links by name, with a margin to the next whole number; and sizes drawn at random."""
-    g, calls = torch.Generator().manual_seed(seed), {
+    g, calls = seeded(seed), {
         "32 heads, 8 KV heads, 400 TFLOP/s, 45 GB/s": (32, 8, 128, 400 * 10**12, 45 * 10**9),
         "16 heads, each with a KV head, 300 TFLOP/s, 35 GB/s": (16, 16, 64, 300 * 10**12, 35 * 10**9),
         "12 heads, 1 KV head, 65 TFLOP/s, 1.1 GB/s": (12, 1, 96, 65 * 10**12, 11 * 10**8),

@@ -7,6 +7,7 @@ import torch
 
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 NONE = -math.inf
@@ -40,7 +41,7 @@ CALLS = (  # what is special; parts, b h n e; a factor on lse, and what is added
 
 def cases(seed: int) -> list[Case]:
     """An empty row of a part has lse minus infinity, and its output was never written: here it is infinite."""
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, (p, b, h, n, e), loud, add, empty in CALLS:
         outputs, shared, own = (
             torch.randn(shape, generator=g) for shape in ((p, b, h, n, e), (b, h, n), (p, b, h, n))

@@ -6,6 +6,7 @@ import torch
 
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 SKIPPED, DIAGONAL, WHOLE = 0, 1, 2
@@ -27,7 +28,7 @@ def definition(rank, world):
 
 def cases(seed: int) -> list[Case]:
     """Every rank of small rings, and one of a larger ring, drawn."""
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
     pairs = [(r, w) for w in (3, 1, 2, 4) for r in range(w)]
     world = int(torch.randint(5, 12, (), generator=g))
     pairs.append((int(torch.randint(1, world - 1, (), generator=g)), world))

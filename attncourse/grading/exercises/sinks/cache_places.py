@@ -8,7 +8,7 @@ from attncourse import spec
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.kv_cache.rotate_cached_keys import complex_numbers, rotary
 from attncourse.grading.exercises.sinks._places import Places, opposite, rank, ring
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistakes import ATTENTION, mistakes_of, weights
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe
@@ -34,7 +34,7 @@ CALLS = (  # what is special, b h d e, sinks, window, tokens so far, how loud
 
 
 def cases(seed: int) -> list[Case]:
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, (b, h, d, e), sinks, window, seen, loud in CALLS:
         tokens = ring(sinks, window, seen, g)
         m = len(tokens)

@@ -7,7 +7,7 @@ import torch
 
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.sinks._kept import Kept, join, stay
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.observe import Case
 
 
@@ -35,7 +35,7 @@ CALLS = (  # what is special, b h m n d e, num_sinks, window
 
 
 def cases(seed: int) -> list[Case]:
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
     return [
         Case(what, (*normal(g, (b, h, m, d), (b, h, m, e), (b, h, n, d), (b, h, n, e)), *sizes))
         for what, (b, h, m, n, d, e), *sizes in CALLS

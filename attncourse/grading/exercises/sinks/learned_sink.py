@@ -14,7 +14,7 @@ from attncourse.grading.exercises.sinks._with_sink import (
     opened,
     total,
 )
-from attncourse.grading.inputs import normal
+from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, weights
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given
@@ -36,7 +36,7 @@ CALLS = (  # what is special, b h n m d e, how loud, the factor on the sinks, wh
 
 
 def cases(seed: int) -> list[Case]:
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, (b, h, n, m, d, e), loud, factor, added, hidden in CALLS:
         query, key, value, sink = normal(g, (b, h, n, d), (b, h, m, d), (b, h, m, e), (h,))
         visible = torch.rand(n, m, generator=g) >= hidden

@@ -14,6 +14,7 @@ from attncourse.grading.exercises.sinks._softmax import (
     extended,
     largest_alone,
 )
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
@@ -41,7 +42,7 @@ CALLS = (  # what is special, shape, dim, factor on the scores, what is added, t
 
 
 def cases(seed: int) -> list[Case]:
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, shape, dim, loud, added, hidden in CALLS:
         scores = loud * torch.randn(shape, generator=g) + added
         if hidden:

@@ -8,6 +8,7 @@ import torch
 
 from attncourse.grading.compare import Raised, plain
 from attncourse.grading.exercises.sliding_window._rolling import RIGHT
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import run
 
 
@@ -15,7 +16,7 @@ class Feeder:
     """Feeds caches with numbered tokens, and reads which of them, and which positions, come back."""
 
     def __init__(self, answer, seed: int):
-        g = torch.Generator().manual_seed(seed)
+        g = seeded(seed)
         b, h, d = (2 + torch.randperm(6, generator=g)[:3]).tolist()
         self.window = w = 4 + seed % 4
         self.new = lambda window=w: answer(b, h, window, d)

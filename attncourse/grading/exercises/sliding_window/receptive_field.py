@@ -4,6 +4,7 @@ import torch
 
 from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes
 from attncourse.grading.exercises.sliding_window._stack import Stack
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
@@ -22,7 +23,7 @@ def definition(windows, position):
 
 
 def cases(seed: int) -> list[Case]:
-    g = torch.Generator().manual_seed(seed)
+    g = seeded(seed)
 
     def draw(low, high, *size):
         return torch.randint(low, high, size, generator=g).tolist()

@@ -8,6 +8,7 @@ from torch.nn.functional import layer_norm
 
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
@@ -34,7 +35,7 @@ def decoder(pairs, n, generator, faint=1.0, sample=None, feature=None, normed=Tr
 
 def cases(seed: int) -> list[Case]:
     """Decoders with an input each; how far each reads ahead is drawn, and so is their order."""
-    g, rng = torch.Generator().manual_seed(seed), random.Random(seed)
+    g, rng = seeded(seed), random.Random(seed)
     n, b, m = 7 + seed % 3, 3, 5
     far = rng.randrange(3, n - 2)
     every = {(i, j) for i in range(n) for j in range(i + 1, n)}

@@ -6,6 +6,7 @@ import torch
 
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
@@ -27,7 +28,7 @@ CALLS = (  # what is special, samples, m, n, pad, where the padding stands
 
 
 def cases(seed: int) -> list[Case]:
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, samples, m, n, pad, where in CALLS:
         source = 10 + torch.randint(90, (samples, m), generator=g)
         source[:, ::2] -= 10 if pad == 9 else 0  # small numbers are words, too

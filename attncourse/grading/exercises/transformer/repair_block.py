@@ -6,6 +6,7 @@ import torch
 
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
@@ -35,7 +36,7 @@ def normed(shift, scale):
 
 
 def cases(seed: int) -> list[Case]:
-    g, found = torch.Generator().manual_seed(seed), []
+    g, found = seeded(seed), []
     for what, b, n, m, width in (
         ("2 samples, 3 words written, 5 read, width 6", 2, 3, 5, 6),
         ("as many words written as read", 3, 4, 4, 5),

@@ -9,6 +9,7 @@ from torch import nn
 from attncourse.grading.compare import Described
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
+from attncourse.grading.inputs import seeded
 from attncourse.grading.trained import drawn_like, facts_of, with_parameters
 
 LENGTH, HORIZON, NOISE, MAX_PARAMETERS, THRESHOLD = 24, 8, 0.2, 50_000, 0.2
@@ -35,7 +36,7 @@ def signals(generator: torch.Generator, batch: int):
 
 def facts(model, seed: int) -> dict:
     """What the model does on signals that it has not seen."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     past, future = signals(generator, 600)
     rest = partial(judge, future=future, generator=generator)
     return facts_of(model, NAMES, MAX_PARAMETERS, past, rest)
