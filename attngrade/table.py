@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from attncourse.grading.exercise import Exercise
 from attncourse.grading.exercises import CHAPTERS, chapter_of, load, names
 from attncourse.grading.verdict import Verdict
-from attngrade import Graded
+from attngrade import Graded, Result
+
+NOT_GRADED = "not graded"
 
 
 @dataclass(frozen=True)
@@ -28,24 +30,28 @@ class Run:
 
 @dataclass(frozen=True)
 class Row:
-    """One student: the files, the verdict that counts for each exercise, and what was wrong.
+    """One student: the verdict that counts for each exercise, and what is to be said about the files.
 
-    The student reads ``problems``; ``notes`` add what is for the teacher alone.
+    The student reads ``problems``, the teacher the ``notes`` besides. Where something is ``complete=False``,
+    the grader failed on a part of it, so that there is no total yet.
     """
 
     student: str
     files: tuple[Graded, ...]
     verdicts: dict[str, Verdict]
-    problems: tuple[str, ...]
-    confidential: tuple[str, ...] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return (*self.problems, *self.confidential)
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    complete: bool = True
 
     @property
     def points(self) -> int:
+        """Earned so far; final where the row is complete."""
         return sum(v.points for v in self.verdicts.values())
+
+    @property
+    def open(self) -> int:
+        """Points of what is not graded: neither won nor lost."""
+        return sum(v.out_of for v in self.verdicts.values() if v.status == NOT_GRADED)
 
 
 @dataclass(frozen=True)
@@ -61,35 +67,30 @@ class Table:
         return sum(e.out_of for e in self.exercises)
 
 
-def tabulate(graded: Iterable[Graded], run: Run) -> Table:
-    """Merge the files of each student; the order in which they come makes no difference.
+def tabulate(results: Iterable[Result], run: Run) -> Table:
+    """A row for each result; the order in which they come makes no difference.
 
     Raises:
         KeyError: a verdict is of an exercise that the course does not have.
     """
-    files: dict[str, list[Graded]] = {}
-    for one in sorted(graded, key=lambda g: (g.student.casefold(), g.student, g.file, g.digest)):
-        files.setdefault(one.student, []).append(one)
-    rows = tuple(_row(student, tuple(found)) for student, found in files.items())
+    rows = tuple(map(_row, sorted(results, key=lambda r: (r.student.casefold(), r.student))))
     chapters = {chapter_of(name) for row in rows for name in row.verdicts}
     return Table(run, tuple(load(n) for n in names() if chapter_of(n) in chapters), rows)
 
 
-def _row(student: str, files: tuple[Graded, ...]) -> Row:
+def _row(result: Result) -> Row:
+    files = tuple(sorted(result.files, key=lambda one: (one.file, one.digest)))
     counted: dict[str, Verdict] = {}
     sources: dict[str, list[str]] = {}
     for one in files:
         for chapter in {chapter_of(v.name) for v in one.verdicts}:
             sources.setdefault(chapter, []).append(one.file)
         for verdict in one.verdicts:
-            kept = counted.get(verdict.name)
-            if kept is None or _rank(verdict) > _rank(kept):
-                counted[verdict.name] = verdict
+            counted[verdict.name] = max(counted.get(verdict.name, verdict), verdict, key=_worth)
     # Several files: say of which one a sentence speaks.
+    where = [f"{one.file}: " if len(files) > 1 else "" for one in files]
     problems = [
-        f"{one.file}: {problem}" if len(files) > 1 else problem
-        for one in files
-        for problem in one.problems
+        f"{place}{text}" for place, one in zip(where, files, strict=True) for text in one.problems
     ]
     problems += [
         f"The chapter {chapter} was handed in {len(sources[chapter])} times "
@@ -97,9 +98,15 @@ def _row(student: str, files: tuple[Graded, ...]) -> Row:
         for chapter in CHAPTERS
         if len(sources.get(chapter, ())) > 1
     ]
-    confidential = dict.fromkeys(note for one in files for note in one.confidential)
-    return Row(student, files, counted, tuple(dict.fromkeys(problems)), tuple(confidential))
+    not_graded = [v.name for v in counted.values() if v.status == NOT_GRADED]
+    complete = result.complete and not not_graded
+    if not complete:
+        what = ", ".join(not_graded) or "a file"
+        problems.append(f"Not graded: {what}. The grader failed there, and no point is lost by it.")
+    notes = tuple(dict.fromkeys(note for one in files for note in one.notes))
+    return Row(result.student, files, counted, tuple(dict.fromkeys(problems)), notes, complete)
 
 
-def _rank(verdict: Verdict) -> tuple[int, bool]:
-    return verdict.points, verdict.status != "not attempted"
+def _worth(verdict: Verdict) -> tuple[int, bool, bool]:
+    # what the grader could not judge might be right, so it is worth more than a wrong answer
+    return verdict.points, verdict.status == NOT_GRADED, verdict.status != "not attempted"

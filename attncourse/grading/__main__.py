@@ -3,11 +3,10 @@
 import argparse
 import json
 import sys
-import xml.etree.ElementTree as ET
 from dataclasses import asdict
 from pathlib import Path
 
-from attncourse.grading.junit import comment, suite_of
+from attncourse.grading.verdict import Verdict
 
 
 def table(score) -> str:
@@ -18,6 +17,12 @@ def table(score) -> str:
     lines = [f"{v.name:{width}}  {v.points} of {v.out_of}  {comment(v)}" for v in score.verdicts]
     lines += [f"note: {problem}" for problem in score.problems]
     return "\n".join([*lines, f"{'total':{width}}  {score.points} of {score.out_of}"])
+
+
+def comment(verdict: Verdict) -> str:
+    """The status and its reason, in one line."""
+    reason = verdict.diagnosis or (verdict.findings[0] if verdict.findings else "")
+    return f"{verdict.status}{': ' if reason else ''}{reason}"
 
 
 def as_json(score) -> str:
@@ -34,12 +39,6 @@ def as_json(score) -> str:
     )
 
 
-def as_junit(score) -> str:
-    """The score as JUnit XML, one test case per exercise."""
-    suite = suite_of(score.path.name, score.path.stem, score.verdicts, score.problems)
-    return ET.tostring(suite, encoding="unicode")
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Grade one notebook; returns 0 at full score, 1 below it, 2 where nothing could be graded."""
     parser = argparse.ArgumentParser(
@@ -49,7 +48,6 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("notebook", type=Path)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the score as JSON")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the score as JUnit XML")
     parser.add_argument("--cell-seconds", type=float, default=120, help="limit of one cell")
     options = parser.parse_args(arguments)
     try:
@@ -61,9 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     score = grade_notebook(options.notebook, options.cell_seconds)
     print(table(score))
-    for path, text in ((options.json, as_json), (options.junit, as_junit)):
-        if path:
-            path.write_text(text(score), encoding="utf-8")
+    if options.json:
+        options.json.write_text(as_json(score), encoding="utf-8")
     if not score.verdicts:
         return 2
     return 0 if score.full else 1

@@ -5,7 +5,6 @@ import math
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import nbformat
@@ -50,18 +49,13 @@ def grade(tmp_path, capfd):
     return run
 
 
-def test_solutions_get_full_score(grade, tmp_path):
-    junit = tmp_path / "x.xml"
-    options = ("--cell-seconds", "60", "--junit", str(junit))
-    code, printed, score = grade(path=MASTER, options=options)
+def test_solutions_get_full_score(grade):
+    code, printed, score = grade(path=MASTER, options=("--cell-seconds", "60"))
     assert code == 0, printed
     assert score["points"] == score["out_of"] > 0
     assert score["problems"] == []
     assert [v["status"] for v in score["verdicts"]] == ["passed"] * len(score["verdicts"])
     assert f"{score['points']} of {score['out_of']}" in printed.split("\n")[-2]
-    suite = ET.parse(junit).getroot()
-    assert suite.get("failures") == "0"
-    assert [case.get("name") for case in suite] == [v["name"] for v in score["verdicts"]]
 
 
 def test_untouched_notebook_is_not_attempted(grade):
@@ -72,21 +66,15 @@ def test_untouched_notebook_is_not_attempted(grade):
     assert {v["status"] for v in score["verdicts"]} == {"not attempted"}, printed
 
 
-def test_wrong_answer_in_json_and_junit(grade, tmp_path):
+def test_wrong_answer_in_json(grade):
     wrong = RIGHT.replace("query.size(-1) ** 0.5", "query.size(-1)")
-    code, printed, score = grade(wrong, PASS, options=("--junit", str(tmp_path / "x.xml")))
+    code, printed, score = grade(wrong, PASS)
     (verdict,) = [v for v in score["verdicts"] if v["name"] == FIRST]
     assert code == 1
     assert verdict["status"] == "failed"
     assert verdict["diagnosis"] in printed
     assert "instead of its square root" in verdict["diagnosis"]
     assert verdict["findings"]
-    suite = ET.parse(tmp_path / "x.xml").getroot()
-    assert int(suite.get("tests")) == len(score["verdicts"])
-    assert int(suite.get("failures")) == len(suite.findall("testcase/failure"))
-    (failure,) = [case.find("failure") for case in suite if case.get("name") == FIRST]
-    assert verdict["diagnosis"] in failure.get("message")
-    assert failure.text.split("\n") == verdict["findings"]
 
 
 def status(score, name=FIRST):
