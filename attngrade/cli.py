@@ -1,7 +1,7 @@
 """``attngrade submissions/ --out results/``: grade a class that need not be trusted.
 
-Every submission runs in a sandbox that knows no answers. The run may be killed at any moment; the
-same command goes on where it was.
+The notebooks of each student run in a sandbox that knows no answers. The run may be killed at any moment;
+the same command goes on where it was.
 """
 
 import argparse
@@ -24,10 +24,13 @@ AGAIN = "What was graded is kept: give the same command again to go on."
 
 
 def command() -> NoReturn:
-    """Entry point of ``attngrade``: exits with what `main` returns."""
+    """Entry point of ``attngrade``: ends with what `main` returns, and nobody who still grades is waited for."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), _stop)
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _stop(*signal_and_frame) -> None:
@@ -44,8 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = parser().parse_args(arguments)
     try:
-        from attngrade.settings import NoSandbox, Stopped
         from attngrade.journal import Busy
+        from attngrade.pipeline import mark  # noqa: F401
+        from attngrade.settings import NoSandbox, Stopped
     except ModuleNotFoundError as error:
         return _refuse(f"This needs {error.name}; install it with: pip install 'attncourse[class]'")
     try:
@@ -53,9 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, Busy, Stopped) as error:
         return _refuse(str(error))
     except NoSandbox as error:
-        return _refuse(
-            f"A sandbox is demanded and not in force here: bubblewrap is {error}", NO_SANDBOX
-        )
+        why = f"A sandbox is demanded and not in force here: bubblewrap is {error}"
+        return _refuse(why, NO_SANDBOX)
     except OSError as error:
         place = f"{os.fspath(error.filename)}: " if error.filename else ""
         return _refuse(f"{place}{error.strerror or error}. {AGAIN}")
@@ -69,40 +72,36 @@ def parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("submissions", type=Path, help="the folder that was handed in")
     add("--out", type=Path, required=True, metavar="FOLDER", help="where the results go")
-    add("--workers", type=_count, metavar="N", help="how many processes; default: one a core")
+    add("--workers", type=_count, metavar="N", help="students at once; default: one a core")
     add("--scheduler", metavar="ADDRESS", help="grade on a cluster of dask: tcp://10.0.0.1:8786")
     add("--seconds", type=_count, default=120, metavar="S", help="of each cell and exercise (120)")
-    add("--memory", type=_count, default=4096, metavar="MIB", help="of each submission (4096)")
-    add(
-        "--secret-file",
-        type=Path,
-        metavar="FILE",
-        help="what the inputs are drawn from; made if it is not there (default: secret, in --out)",
-    )
-    add(
-        "--require-sandbox",
-        action="store_true",
-        help="run nothing where bubblewrap is not in force",
-    )
-    add(
-        "--chapters", type=_chapters, default=(), metavar="masks,latent", help="only these chapters"
-    )
+    add("--memory", type=_count, default=4096, metavar="MIB", help="of each student (4096)")
+    secret = "what the inputs are drawn from; made if it is not there (default: secret, in --out)"
+    add("--secret-file", type=Path, metavar="FILE", help=secret)
+    demanded = "run nothing where bubblewrap is not in force"
+    add("--require-sandbox", action="store_true", help=demanded)
+    only = "only these chapters"
+    add("--chapters", type=_chapters, default=(), metavar="masks,latent", help=only)
     return parser
 
 
 def _grade(options: argparse.Namespace) -> int:
-    from attngrade.pool import local, remote
-    from attngrade.settings import Settings, fingerprint
     from attngrade.journal import locked
-    from attngrade.pipeline import handed_in, mark, secret_in
+    from attngrade.pipeline import mark
+    from attngrade.pool import cluster, local
+    from attngrade.sandbox.sandbox import refuse_private
+    from attngrade.settings import Settings, fingerprint, secret_in
+    from attngrade.submissions import handed_in
 
     if options.out.exists() and not options.out.is_dir():
         raise ValueError(f"{options.out} is a file; --out needs a folder")
     secret = options.secret_file or options.out / "secret"
     found = handed_in(options.submissions, options.out, secret)
+    refuse_private(options.submissions, options.out, secret)
     options.out.mkdir(parents=True, exist_ok=True)
-    workers = min(options.workers or os.cpu_count() or 1, len(found))
-    cluster = partial(remote, options.scheduler) if options.scheduler else partial(local, workers)
+    students = len({student for student, _ in found})
+    here = partial(local, min(options.workers or os.cpu_count() or 1, students))
+    workers = partial(cluster, options.scheduler) if options.scheduler else here
     with locked(options.out):
         settings = Settings(
             secret=secret_in(secret),
@@ -112,7 +111,7 @@ def _grade(options: argparse.Namespace) -> int:
             sandbox=options.require_sandbox,
             course=fingerprint(),
         )
-        table = mark(found, options.submissions, options.out, settings, cluster, STOPPED)
+        table = mark(found, options.submissions, options.out, settings, workers, STOPPED)
     print("\n".join(_summary(table, options.out)))
     if not any(row.verdicts for row in table.rows):
         return _refuse("No submission could be graded; the table says why.")
@@ -157,7 +156,3 @@ def _chapters(text: str) -> tuple[str, ...]:
             f"{text!r} names no chapters with exercises; they are {', '.join(CHAPTERS)}"
         )
     return tuple(chapter for chapter in CHAPTERS if chapter in asked)
-
-
-if __name__ == "__main__":
-    command()

@@ -1,7 +1,8 @@
-"""What was graded so far, on disk: a line of JSON a file, so that a run that was killed can go on.
+"""What was graded so far, on disk: a line of JSON a student, so that a run that was killed can go on.
 
-A line is there in full before its file counts as graded. What a kill has left half written is
-cut off, and that file is graded again, on the same inputs.
+Lines are only ever added. A line is there in full before its student counts as graded; what a kill has
+left half written is cut off. Between the results stand the controls: up to where they prove them, or from
+where they are withdrawn.
 """
 
 import fcntl
@@ -9,37 +10,16 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from attncourse.grading.exercises import load
 from attncourse.grading.verdict import Verdict
-from attngrade import Graded
-
-Key = tuple[str, str, str]
+from attngrade import Graded, Order, Result
 
 
 class Busy(Exception):
     """Somebody else is writing into this folder of results; the message says what to do."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a grader hands over for one file.
-
-    Args:
-        graded: the verdicts.
-        likeness: as `attngrade.submissions.likeness` has it.
-        official: False when its code ran without a sandbox.
-        protections: of the machine on which it ran.
-        kept: whether it is worth a line. Where the grader itself failed, the next run tries again.
-    """
-
-    graded: Graded
-    likeness: str = ""
-    official: bool = True
-    protections: tuple[tuple[str, str], ...] = ()
-    kept: bool = True
 
 
 @contextmanager
@@ -65,25 +45,40 @@ class Journal:
 
     Args:
         folder: the folder of results, `locked` by us.
-        mark: what besides the file decides about its points. Lines with another mark are left
+        mark: what besides the files decides about their points. Lines with another mark are left
             alone, and not found.
     """
 
     def __init__(self, folder: Path, mark: str):
         self.path, self.mark = folder / "journal.jsonl", mark
-        self.known: dict[Key, Result] = {}
+        self.known: dict[tuple[str, str], tuple[int, Result]] = {}  # and where its line starts
+        self.size = self.proven = (
+            0  # bytes that are whole lines; those before the last good control
+        )
 
     def __enter__(self):
         self.file = self.path.open("ab+")
-        self.file.truncate(self._read())
+        self.file.seek(0)
+        for line in self.file:
+            if not line.endswith(b"\n"):
+                break
+            # a line that a bad disk or an editor has spoilt is as good as none
+            with suppress(ValueError, KeyError, TypeError, AttributeError):
+                self._learn(json.loads(line))
+            self.size += len(line)
+        self.file.truncate(self.size)
         return self
 
     def __exit__(self, *error):
         self.file.close()
 
-    def find(self, student: str, file: str, digest: str) -> Result | None:
-        """The result of these bytes, if there is one."""
-        return self.known.get((student, file, digest))
+    def find(self, order: Order) -> Result | None:
+        """The result of these files of this student, if there is one."""
+        return self.known.get((order.student, order.digest), (0, None))[1]
+
+    def unproven(self) -> int:
+        """How many results no control has proven yet."""
+        return sum(start >= self.proven for start, _ in self.known.values())
 
     def add(self, result: Result) -> None:
         """Write a result; when this returns, it is on the disk.
@@ -91,41 +86,49 @@ class Journal:
         Raises:
             OSError: it cannot be written.
         """
-        data = asdict(result) | {"mark": self.mark}
-        self.file.write(json.dumps(data).encode() + b"\n")
+        self._write(asdict(result) | {"mark": self.mark})
+
+    def prove(self, size: int) -> None:
+        """A control was good that began when the journal had this size: what stands before it counts."""
+        self._write({"proven": size})
+
+    def withdraw(self) -> int:
+        """A control was bad: nothing counts since the last good one. How many results that were."""
+        lost = self.unproven()
+        self._write({"withdrawn": self.proven})
+        return lost
+
+    def _write(self, data: dict) -> None:
+        line = json.dumps(data).encode() + b"\n"
+        self.file.write(line)
         self.file.flush()
         os.fsync(self.file.fileno())
-        self.known[_key(result)] = result
+        self._learn(data)
+        self.size += len(line)
 
-    def _read(self) -> int:
-        """Learn what is there; how many bytes of it are whole lines."""
-        self.file.seek(0)
-        whole = 0
-        for line in self.file:
-            if not line.endswith(b"\n"):
-                break
-            whole += len(line)
-            # a line that a bad disk or an editor has spoilt is as good as none
-            with suppress(ValueError, KeyError, TypeError, AttributeError):
-                data = json.loads(line)
-                if data.pop("mark") == self.mark:
-                    result = _result(data)
-                    self.known[_key(result)] = result
-        return whole
-
-
-def _key(result: Result) -> Key:
-    return result.graded.student, result.graded.file, result.graded.digest
+    def _learn(self, data: dict) -> None:
+        if "proven" in data:
+            self.proven = max(self.proven, int(data["proven"]))
+        elif "withdrawn" in data:
+            start = int(data["withdrawn"])
+            self.known = {key: x for key, x in self.known.items() if x[0] < start}
+        elif data.pop("mark") == self.mark:
+            result = _result(data)
+            self.known[result.student, result.digest] = self.size, result
 
 
 def _result(data: dict) -> Result:
-    graded = data["graded"]
+    protections = tuple((name, state) for name, state in data["protections"])
+    return Result(
+        **data | {"files": tuple(map(_graded, data["files"])), "protections": protections}
+    )
+
+
+def _graded(data: dict) -> Graded:
     verdicts = tuple(
         Verdict(**verdict | {"findings": tuple(verdict["findings"])})
-        for verdict in graded["verdicts"]
+        for verdict in data["verdicts"]
         if load(verdict["name"])
     )
-    graded |= {"verdicts": verdicts}
-    graded |= {key: tuple(graded[key]) for key in ("problems", "confidential")}
-    protections = tuple((name, state) for name, state in data["protections"])
-    return Result(**data | {"graded": Graded(**graded), "protections": protections})
+    texts = {key: tuple(data[key]) for key in ("problems", "notes")}
+    return Graded(**data | {"verdicts": verdicts} | texts)

@@ -1,67 +1,49 @@
-"""What a worker of dask does: it holds one grader, and grades the files that it is sent.
-
-The bytes of a notebook travel with the order, as a worker far away cannot see the folder of the class.
-"""
+"""How a class is graded: what every machine that grades it must agree on."""
 
 import hashlib
 import hmac
 import importlib.metadata
-import threading
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+import os
+import secrets
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from attncourse import grading
 from attncourse.grading.exercises import load, names
-from attngrade import Graded
-from attngrade.sandbox.sandbox import MIB, Limits
-from attngrade.grader import Grader
-from attngrade.journal import Result
-from attngrade.submissions import likeness, understand
 
-# Of this process: the module is imported once in each worker, so there is one grader.
-_busy = threading.Lock()
-_graders: dict["Settings", Grader] = {}
+SECRET_BYTES, SHORTEST_SECRET = 32, 16
 
 
 class NoSandbox(Exception):
-    """A sandbox was demanded and a worker has none; the message says why."""
+    """A sandbox was demanded and there is none; the message says why."""
 
 
 class Stopped(Exception):
-    """The cluster cannot go on; the message says what to do. What was graded is kept."""
-
-
-@dataclass(frozen=True)
-class Order:
-    """One file to grade: its name below the folder of the class, and its bytes."""
-
-    student: str
-    file: str
-    digest: str
-    data: bytes = field(repr=False)
+    """The run cannot go on; the message says what to do. What was graded is kept."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to grade: what every grader must agree on.
+    """How to grade.
 
     Args:
         secret: what the inputs are drawn from.
         seconds: of each cell, and of each exercise.
-        memory: MiB that a submission may use.
+        memory: MiB that a student's notebooks may use.
         chapters: only these; all if empty.
-        sandbox: refuse to run a submission without one.
+        sandbox: refuse to run anything without one.
         course: `fingerprint` of the course that grades.
+        bubblewrap: False does without.
     """
 
     secret: bytes = field(repr=False)
-    seconds: float
-    memory: int
+    seconds: float = 120
+    memory: int = 4096
     chapters: tuple[str, ...] = ()
     sandbox: bool = False
     course: str = ""
+    bubblewrap: bool = True
 
     @property
     def mark(self) -> str:
@@ -72,78 +54,39 @@ class Settings:
 
 @cache
 def fingerprint() -> str:
-    """The version of the course, and a digest of all that grades: an edited exercise is graded anew.
+    """The version of the course, and a digest of all that grades and of all that is installed.
 
-    What cannot be judged here stands in it, so that all workers leave out the same.
+    So an edited exercise is graded anew, and so is a class once a package that it uses is there. What
+    cannot be judged here stands in it, so that all machines leave out the same.
     """
-    course = Path(grading.__file__).parent
-    both = (course, Path(__file__).parent)
-    files = [
-        *(x for folder in both for x in sorted(folder.rglob("*.py"))),
-        course.parent / "spec.py",
-    ]
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    course, own = Path(grading.__file__).parent, Path(__file__).parent
+    files = [*sorted(course.rglob("*.py")), *sorted(own.rglob("*.py")), course.parent / "spec.py"]
+    installed = sorted({f"{x.name} {x.version}" for x in importlib.metadata.distributions()})
+    digest = hashlib.sha256("\n".join(installed).encode())
+    for path in files:
+        digest.update(path.read_bytes())
     left_out = "".join(f", without {name}" for name in names() if load(name).left_out())
-    return f"{importlib.metadata.version('attncourse')} {digest[:16]}{left_out}"
+    return f"{importlib.metadata.version('attncourse')} {digest.hexdigest()[:16]}{left_out}"
 
 
-def grade(orders: list[Order], settings: Settings) -> list[Result]:
-    """Grade some files, one after the other: judging is not made for threads.
+def secret_in(path: Path) -> bytes:
+    """The secret in this file, which is made if it is not there: of random bytes, for its owner only.
 
     Raises:
-        NoSandbox: the settings demand a sandbox.
-        Stopped: another version of the course is installed here.
+        ValueError: what is there is too short to be a secret.
     """
-    if fingerprint() != settings.course:
-        raise Stopped(
-            f"A worker has another version of the course: {fingerprint()}, where {settings.course} "
-            "was expected. Install the same one everywhere."
+    if not path.exists():
+        part = path.with_name(f".{path.name}.part")
+        part.unlink(missing_ok=True)
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(SECRET_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    secret = path.read_bytes()
+    if len(secret) < SHORTEST_SECRET:
+        raise ValueError(
+            f"{path} has {len(secret)} bytes; a secret needs {SHORTEST_SECRET} or more. "
+            "Delete the file, and a new secret is made"
         )
-    with _busy:
-        return [_grade(order, settings) for order in orders]
-
-
-def _grade(order: Order, settings: Settings) -> Result:
-    grader = _grader(settings)
-    about = {"official": grader.official, "protections": grader.protections}
-    path = Path(order.file)
-    submission = understand(order.student, path, order.digest, order.data)
-    if settings.chapters:
-        kept = tuple(x for x in submission.chapters if x in settings.chapters)
-        submission = replace(submission, chapters=kept)
-    try:
-        graded = grader.judge(submission, Path())
-    except Exception as error:  # of ours, or of this machine: the next one starts afresh
-        _end_grader()
-        why = f"Grading it failed, with {type(error).__name__}: {error}"[:300]
-        return given_up(order, f"{why}. Run the command again, or look at it by hand.")
-    return Result(graded, likeness(submission), **about)
-
-
-def _grader(settings: Settings) -> Grader:
-    if settings not in _graders:
-        _end_grader()
-        limits = Limits(settings.memory * MIB)
-        _graders[settings] = Grader(settings.secret, settings.seconds, limits)
-    grader = _graders[settings]
-    if settings.sandbox and not grader.official:
-        raise NoSandbox(grader.protections[0][1])
-    return grader
-
-
-def _end_grader() -> None:
-    while _graders:
-        _graders.popitem()[1].close()
-
-
-def release() -> None:
-    """End the grader of this worker, unless it is at work."""
-    if _busy.acquire(blocking=False):
-        with suppress(Exception):
-            _end_grader()
-        _busy.release()
-
-
-def given_up(order: Order, why: str) -> Result:
-    """A row for what could not be graded; the next run tries again."""
-    return Result(Graded(order.student, order.file, order.digest, (), (why,)), kept=False)
+    return secret
