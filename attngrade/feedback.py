@@ -25,15 +25,11 @@ from attngrade.table import NOT_GRADED, Row, Run, Table
 HERE = Path(__file__).parent
 LONGEST_NAME, LONGEST_MESSAGE = 80, 600
 
-# Windows opens a device instead of a file of this name, whatever its ending.
-DEVICES = {"con", "prn", "aux", "nul", *(f"{x}{n}" for x in ("com", "lpt") for n in range(10))}
-TAKEN = DEVICES | {"index"}
-
+# Windows opens a device instead of a file of these names, whatever the ending.
+TAKEN = {"con", "prn", "aux", "nul", *(f"{x}{n}" for x in ("com", "lpt") for n in range(10))}
+TAKEN |= {"index"}
 # How our own pages are told from other files.
 GENERATOR = "attngrade"
-
-# Every status has its words; a colour and a sign come on top. Others are neither right nor wrong.
-SIGNS = {"passed": "✓", "failed": "✗"}
 
 
 def pages(table: Table) -> dict[str, str]:
@@ -45,8 +41,7 @@ def pages(table: Table) -> dict[str, str]:
     made = {"index.html": index.render(table=table, names=names)}
     for row in table.rows:
         chapters = list(_chapters(row, table))
-        page = feedback.render(row=row, chapters=chapters, out_of=table.out_of)
-        made[names[row.student]] = page
+        made[names[row.student]] = feedback.render(row=row, chapters=chapters, out_of=table.out_of)
     return made
 
 
@@ -66,21 +61,16 @@ def page_names(students: Iterable[str]) -> dict[str, str]:
     """
     readable = {student: _slug(student) for student in students}
     shared = Counter(readable.values())
-    return {
-        student: f"{slug}--{_digest(student)}.html"
-        if shared[slug] > 1 or slug in TAKEN
-        else f"{slug}.html"
-        for student, slug in readable.items()
-    }
+    for student, slug in readable.items():
+        if shared[slug] > 1 or slug in TAKEN:
+            digest = hashlib.sha256(student.encode("utf-8", "surrogatepass")).hexdigest()
+            readable[student] = f"{slug}--{digest[:32]}"
+    return {student: f"{slug}.html" for student, slug in readable.items()}
 
 
 def _slug(student: str) -> str:
     letters = unicodedata.normalize("NFKD", student).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", letters)[:60].strip("-") or "student"
-
-
-def _digest(student: str) -> str:
-    return hashlib.sha256(student.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _environment(run: Run) -> Environment:
@@ -91,7 +81,6 @@ def _environment(run: Run) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
     )
     environment.filters |= {
         "name": lambda text: truncate(text, LONGEST_NAME) if text.strip() else "(no name)",
@@ -109,7 +98,6 @@ def _environment(run: Run) -> Environment:
         "style": Markup(style),
         "style_digest": digest,
         "generator": GENERATOR,
-        "signs": SIGNS,
         "not_graded": NOT_GRADED,
     }
     return environment

@@ -13,7 +13,7 @@ from pathlib import Path
 from attncourse.grading.sanitize import spreadsheet_cell
 from attngrade import Result
 from attngrade.feedback import GENERATOR, pages
-from attngrade.table import NOT_GRADED, Row, Run, Table, tabulate
+from attngrade.table import NOT_GRADED, Run, Table, tabulate
 
 
 def write(results: Iterable[Result], run: Run, folder: Path) -> Table:
@@ -59,11 +59,7 @@ def as_csv(table: Table) -> str:
     for row in table.rows:
         total = row.points if row.complete else ""
         notes = spreadsheet_cell(" ".join((*row.problems, *row.notes)))
-        points = [_points(row, name) for name in names]
+        found = [row.verdicts.get(name) for name in names]
+        points = ["" if v is None or v.status == NOT_GRADED else v.points for v in found]
         writer.writerow([spreadsheet_cell(row.student), *points, total, table.out_of, notes])
     return text.getvalue()
-
-
-def _points(row: Row, name: str) -> int | str:
-    verdict = row.verdicts.get(name)
-    return "" if verdict is None or verdict.status == NOT_GRADED else verdict.points

@@ -5,10 +5,11 @@ from importlib.resources import files
 import pytest
 
 from attncourse.grading import load, names
-from attncourse.grading.exercise import Verdict
-from attngrade import Graded
+from attncourse.grading.verdict import Verdict
+from attngrade import Graded, Result
 from attngrade.feedback import page_names
-from attngrade.report import Run, write
+from attngrade.report import write
+from attngrade.table import Run
 
 WIDTHS = {"phone": 360, "desktop": 1280}
 FIRST = list(names("dot_product"))
@@ -98,8 +99,8 @@ def verdict(number, text, **more):
 
 
 def statuses():
-    """One page with every status that there is, as most students will see it."""
-    others = ("failed", "not attempted", "did not finish", "not allowed")
+    """One page with every kind of status, as most students will see it."""
+    others = ("failed", "not attempted", "did not finish", "not graded")
     shown = [verdict(n, "expected 1, got 2", status=status) for n, status in enumerate(others)]
     e = load(FIRST[4])
     return (*shown, Verdict(e.name, "passed", e.points, e.points))
@@ -109,19 +110,20 @@ def who(text):
     return text[:5000]
 
 
-def handed_in(student, text):
-    return Graded(student, text, text, (verdict(0, text), verdict(1, text, status=text)), (text,))
+def handed_in(text):
+    verdicts = verdict(0, text), verdict(1, text, status=text)
+    return Result(who(text), "", (Graded(text, text, verdicts, (text,), (text,)),))
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """The folder of the pages, and the page of each student."""
-    graded = [handed_in(who(text), text) for text in HOSTILE]
-    graded.append(Graded("Anna Schmidt", "anna.ipynb", "ab" * 32, statuses(), ("It was healed.",)))
+    anna = Graded("anna.ipynb", "ab" * 32, statuses(), ("Two cells were joined.",))
+    results = [*map(handed_in, HOSTILE), Result("Anna Schmidt", "", (anna,))]
     folder = tmp_path_factory.mktemp("results")
     protections = tuple((text, text) for text in HOSTILE)
-    write(graded, Run(False, protections, tuple(HOSTILE), HOSTILE[0]), folder)
-    return folder / "feedback", page_names({g.student for g in graded})
+    write(results, Run(False, protections, tuple(HOSTILE), HOSTILE[0]), folder)
+    return folder / "feedback", page_names({r.student for r in results})
 
 
 def check(tab, path):
@@ -227,6 +229,6 @@ def test_everybody_can_read_it(tab, written, axe):
         "✗ failed",
         "– not attempted",
         "– did not finish",
-        "– not allowed",
+        "– not graded",
         "✓ passed",
     ]
