@@ -1,45 +1,65 @@
 """The command line of bubblewrap: what a submission sees of the machine."""
 
 import os
-import shutil
+import site
 import sys
-import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 
+from attngrade.sandbox.course import binds
 
-def walls(course: Path, files: int, is_root: bool) -> list[str]:
-    """The command line of bubblewrap: Python to read, a small /tmp to write, and nothing else."""
-    command = [
-        shutil.which("bwrap"),
-        "--unshare-ipc",
-        "--unshare-pid",
-        "--unshare-net",
-        "--unshare-uts",
-    ]
-    command += ["--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "course"]
+SYSTEM = "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache"
+PARTS = "bin", "lib", "lib64", "pyvenv.cfg"  # of an environment of Python
+NAMESPACES = "ipc", "pid", "net", "uts"
+NOBODY = 65534
+
+
+def command(files: int, is_root: bool, info: int) -> list[str]:
+    """Bubblewrap: Python and the few files of the course to read, ``files`` bytes of /tmp to write.
+
+    Args:
+        info: the descriptor on which it says which process it has started.
+    """
+    options = [f"--unshare-{x}" for x in NAMESPACES]
     if not is_root:
-        command += ["--unshare-user"]
-    command += ["--perms", "1777", "--size", str(files), "--tmpfs", "/tmp"]
-    for folder in readable():
-        for parent in reversed(folder.parents[:-1]):
-            command += ["--perms", "0755", "--dir", str(parent)]
-        if folder.is_symlink():
-            command += ["--symlink", os.readlink(folder), str(folder)]
+        options += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
+    options += ["--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "course"]
+    options += ["--info-fd", str(info), "--perms", "1777", "--size", str(files), "--tmpfs", "/tmp"]
+    for path in visible():
+        for parent in reversed(path.parents[:-1]):
+            options += ["--perms", "0755", "--dir", str(parent)]
+        if path.is_symlink():
+            options += ["--symlink", os.readlink(path), str(path)]
         else:
-            command += ["--ro-bind", str(folder), str(folder)]
-    site = Path(sysconfig.get_path("purelib"))
-    for package in (site / "attncourse", site / "attngrade"):
-        if package.is_dir():
-            command += ["--tmpfs", str(package), "--remount-ro", str(package)]
-    command += ["--proc", "/proc", "--dev", "/dev"]
-    command += ["--perms", "1777", "--size", str(files), "--tmpfs", "/dev/shm"]
-    return [*command, "--ro-bind", str(course), "/course", "--chdir", "/tmp", "--"]
+            options += ["--ro-bind", str(path), str(path)]
+    for folder in site.getsitepackages([sys.prefix, sys.base_prefix, "/usr", "/usr/local"]):
+        for package in Path(folder, "attncourse"), Path(folder, "attngrade"):
+            if package.is_dir():
+                options += ["--tmpfs", str(package), "--remount-ro", str(package)]
+    options += ["--proc", "/proc", "--dev", "/dev"]
+    options += ["--perms", "1777", "--size", str(files), "--tmpfs", "/dev/shm"]
+    options += ["--dir", "/course", *binds(), "--remount-ro", "/dev", "--remount-ro", "/"]
+    return ["bwrap", *options, "--chdir", "/tmp", "--"]
 
 
-def readable() -> list[Path]:
+def visible() -> list[Path]:
     """What Python and its libraries are made of; parents before children."""
-    system = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"]
-    python = [sys.base_prefix, sys.prefix]
-    found = {Path(x) for x in [*system, *python] if os.path.lexists(x)}
+    python = [Path(prefix, part) for prefix in (sys.base_prefix, sys.prefix) for part in PARTS]
+    found = {x for x in [*map(Path, SYSTEM), *python] if os.path.lexists(x)}
     inside = {x for x in found if any(p in found and not p.is_symlink() for p in x.parents)}
     return sorted(found - inside)
+
+
+def refuse_private(paths: Iterable[Path]) -> None:
+    """Make sure that submissions cannot see these paths.
+
+    Raises:
+        ValueError: one of them lies in a folder that every sandbox shows.
+    """
+    for path in paths:
+        for shown in visible():
+            if path.resolve().is_relative_to(shown.resolve()):
+                raise ValueError(
+                    f"Every submission could read {path}: it lies in {shown}, which Python needs. "
+                    "Choose a folder outside of your virtual environment and of the system."
+                )

@@ -1,85 +1,148 @@
-"""One limit for the memory, and one for the number of processes, of all that a submission starts."""
+"""How much a student's code may use: of each process by the kernel, of all together by a cgroup."""
 
 import os
-import time
+import shutil
+import subprocess
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
-PATIENCE = 5  # seconds
+MIB = 2**20
+IN_FORCE = "in force"
+SHARED = 1024  # processes, where others may have the same user: then a cgroup has to count ours
+SYSTEMD = ["systemd-run", "--scope", "--quiet", "--collect"]
 MEMORY = "memory.max", "memory.current"  # and what version 1 calls them:
 MEMORY_1 = "memory.limit_in_bytes", "memory.usage_in_bytes"
 
 
-class Cgroup:
-    """A cgroup of version 2, or one for each controller of version 1, below that of this process.
+@dataclass(frozen=True)
+class Limits:
+    """What the code of one student may use.
 
     Args:
-        memory: bytes that all its processes may use together.
-        processes: how many processes and threads there may be.
-
-    ``state`` says "in force", or why not.
+        memory: bytes of address space of each process; of all together a GiB more, which libraries share.
+        cpu: seconds of processor time of each process.
+        processes: processes and threads at a time.
+        files: bytes in each of its folders, and in one file.
+        message: bytes of one message to the judge.
     """
 
-    def __init__(self, memory: int, processes: int):
+    memory: int = 4096 * MIB
+    cpu: int = 900
+    processes: int = 32
+    files: int = 64 * MIB
+    message: int = 256 * MIB
+
+    def of_a_process(self, is_alone: bool) -> dict[str, int]:
+        """As the kernel names them; ``is_alone`` where it counts the processes of the sandbox alone."""
+        return {
+            "AS": self.memory,
+            "CPU": self.cpu,
+            "NPROC": self.processes if is_alone else SHARED,
+            "FSIZE": self.files,
+            "NOFILE": 128,
+            "MSGQUEUE": 0,
+            "CORE": 0,
+        }
+
+
+class Group:
+    """A cgroup for one sandbox: a scope of systemd, else a folder of our own, else none.
+
+    ``enter`` is the start of a command that runs in it. ``state`` is "in force", or why it is not; it is
+    known when `find` has looked at a process in it.
+    """
+
+    def __init__(self, limits: Limits):
+        self.memory, self.processes = limits.memory + 1024 * MIB, limits.processes + 8
         self.folders: list[Path] = []
-        self.memory = memory
-        name = f"attncourse-{os.getpid()}-{id(self)}"
-        unified = (ROOT / "cgroup.controllers").exists()
-        self.limit, self.used = MEMORY if unified else MEMORY_1
-        settings = [("memory", self.limit, memory), ("pids", "pids.max", processes)]
+        self.folder, self.state, self.enter = None, "", []
+        if scopes():
+            bounds = f"MemoryMax={self.memory}", "MemorySwapMax=0", f"TasksMax={self.processes}"
+            self.enter = [*scopes(), *(f"--property={x}" for x in bounds), "--"]
+        else:
+            self._make()
+
+    def _make(self) -> None:
+        name = f"attncourse-{os.getpid()}"
         try:
-            for controller, file, most in settings:
-                folder = own_folder("" if unified else controller) / name
+            for controller, file, most in (
+                ("memory", None, self.memory),
+                ("pids", "pids.max", self.processes),
+            ):
+                folder = folder_of("self", controller) / name
                 sweep(folder.parent)
-                if folder not in self.folders:
-                    folder.mkdir()
-                    self.folders.append(folder)
-                (folder / file).write_text(str(most))
-            self.state = "in force"
+                folder.mkdir(exist_ok=True)
+                self.folders.append(folder)
+                (folder / (file or names(folder)[0])).write_text(str(most))
         except OSError as error:
             self.close()
             self.state = f"it cannot be made here: {error.strerror}"
+        entering = "; ".join(f"echo $$ > '{x}/cgroup.procs'" for x in self.folders)
+        self.enter = ["/bin/sh", "-c", f'{entering}; exec "$@"', "sh"] if entering else []
+
+    def find(self, pid: int) -> None:
+        """Look where a process has come to, and whether its memory is bounded there."""
+        if not self.enter:
+            return
+        self.state = "its limits do not hold here"
+        with suppress(OSError, ValueError):
+            self.folder = folder_of(str(pid), "memory")
+            if int((self.folder / names(self.folder)[0]).read_text()) <= self.memory:
+                self.state = IN_FORCE
 
     def allow(self, more: int | None) -> None:
         """From now on so many bytes more than are used now; None for as many as at first."""
-        for folder in self.folders[:1]:
-            most = self.memory if more is None else int((folder / self.used).read_text()) + more
-            (folder / self.limit).write_text(str(min(most, self.memory)))
-
-    def enter(self, command: list[str]) -> list[str]:
-        """The command that runs in this cgroup."""
-        if not self.folders:
-            return command
-        entering = "; ".join(f"echo $$ > '{folder}/cgroup.procs'" for folder in self.folders)
-        return ["/bin/sh", "-c", f'{entering}; exec "$@"', "sh", *command]
+        if self.state == IN_FORCE:
+            limit, used = names(self.folder)
+            most = self.memory if more is None else int((self.folder / used).read_text()) + more
+            with suppress(OSError):  # a scope that is not lent to this user
+                (self.folder / limit).write_text(str(min(most, self.memory)))
 
     def close(self) -> None:
-        """Remove it; its processes were killed and may still be on their way."""
-        until = time.monotonic() + PATIENCE
-        while self.folders and time.monotonic() < until:
-            for folder in list(self.folders):
-                with suppress(OSError):
-                    folder.rmdir()
-                    self.folders.remove(folder)
-            time.sleep(0.01 * bool(self.folders))
+        """Remove what we have made; its processes have ended."""
+        for folder in self.folders:
+            with suppress(OSError):
+                folder.rmdir()
         self.folders = []
 
 
+@cache
+def scopes() -> list[str]:
+    """The command that starts another in a scope of systemd, if that works here."""
+    if not (shutil.which(SYSTEMD[0]) and Path("/run/systemd/system").is_dir()):
+        return []
+    command = SYSTEMD if os.geteuid() == 0 else [*SYSTEMD, "--user"]
+    run = subprocess.run([*command, "--", "true"], capture_output=True, timeout=60)
+    return command if run.returncode == 0 else []
+
+
+def names(folder: Path) -> tuple[str, str]:
+    """Of the files with the limit of the memory and with what is used."""
+    return MEMORY if (folder / MEMORY[0]).exists() else MEMORY_1
+
+
 def sweep(parent: Path) -> None:
-    """Remove the cgroups of graders that were killed."""
-    for folder in parent.glob("attncourse-*-*"):
-        _, pid, _ = folder.name.split("-", 2)
-        if not Path(f"/proc/{pid}").exists():
+    """Remove the cgroups of judges that were killed."""
+    for folder in parent.glob("attncourse-*"):
+        if not Path("/proc", folder.name.partition("-")[2]).exists():
             with suppress(OSError):
                 folder.rmdir()
 
 
-def own_folder(controller: str) -> Path:
-    """The cgroup in which this process is, of one controller, or of all in version 2."""
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
+def folder_of(pid: str, controller: str) -> Path:
+    """The cgroup of a process: of one controller, or of all in version 2.
+
+    Raises:
+        OSError: there is none.
+    """
+    unified = (ROOT / "cgroup.controllers").exists()
+    for line in Path("/proc", pid, "cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
-        if controller in controllers.split(","):
-            folder = ROOT / controller / path.lstrip("/")
-            return folder if folder.is_dir() else ROOT / controller
+        if ("" if unified else controller) in controllers.split(","):
+            base = ROOT if unified else ROOT / controller
+            folder = base / path.lstrip("/")
+            return folder if folder.is_dir() else base
     raise OSError(2, f"no {controller} controller")

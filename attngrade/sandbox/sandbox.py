@@ -1,4 +1,4 @@
-"""Starts the zygote behind as many walls as this machine can build, and says which of them stand."""
+"""One worker behind as many walls as this machine can build, for one student; then it is thrown away."""
 
 import json
 import os
@@ -7,30 +7,26 @@ import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from attncourse.grading import allocations, answer, blocked, isolation
-from attngrade.sandbox.limits import Cgroup
-from attngrade.sandbox.bwrap import walls
+import psutil
+
+from attngrade import NotGraded
+from attngrade.sandbox import bwrap
+from attngrade.sandbox.course import PLACE, roots
+from attngrade.sandbox.limits import IN_FORCE, MIB, Group, Limits
 from attngrade.sandbox.wire import Lost, Pipe
 
-HERE = Path(__file__).parent
-FAR_FILES = (
-    "__init__.py",
-    "calling.py",
-    "peer.py",
-    "syscalls.py",
-    "wire.py",
-    "worker.py",
-    "zygote.py",
-)
 READY_SECONDS = 120
-IN_FORCE = "in force"
-MIB = 2**20
-OVERHEAD = 32 * MIB  # of a limited call: pages that are copied on a write, and tables of pages
-START = "import sys; sys.path.insert(0, {course!r}); from attngrade.sandbox import zygote; zygote.main({control}, {uid}, {scratch})"
+OVERHEAD = 32 * MIB  # of a limited call: tables of pages, and pages that are copied on a write
+MOST_ROUNDS = 100  # of killing what starts itself again
+START = (
+    "import sys; sys.path[:0] = sys.argv.pop().split(':'); "
+    "from attngrade.sandbox import confine; confine.main(*sys.argv[1:])"
+)
 ENVIRONMENT = {
     "HOME": "/tmp",
     "PATH": "/usr/bin:/bin",
@@ -43,236 +39,190 @@ ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(4 * MIB),
     "MALLOC_TRIM_THRESHOLD_": str(4 * MIB),
     "MPLCONFIGDIR": "/tmp",
+    "MPLBACKEND": "agg",
 }
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What one submission may use.
-
-    Args:
-        memory: bytes of address space of each of its processes; also of all together, by cgroup.
-        cpu: seconds of processor time of each process.
-        processes: processes and threads at a time.
-        files: bytes in its folders, and in one file.
-        message: bytes of one message to the grader.
-    """
-
-    memory: int = 4096 * MIB
-    cpu: int = 900
-    processes: int = 32
-    files: int = 64 * MIB
-    message: int = 256 * MIB
-
-    def of_the_kernel(self) -> dict[str, int]:
-        """As the kernel calls them."""
-        return {
-            "AS": self.memory,
-            "CPU": self.cpu,
-            "NPROC": self.processes,
-            "FSIZE": self.files,
-            "NOFILE": 128,
-            "MSGQUEUE": 0,  # it would outlive the submission
-            "CORE": 0,
-        }
-
-
 class Sandbox:
-    """A zygote, and one worker at a time. A context manager.
+    """A worker for one student. A context manager; entering it waits until the worker is ready.
 
     Args:
-        limits: of every submission.
-        bubblewrap: False leaves it out.
-        course: the folder that workers import the packages from; by default copies without answers.
+        limits: of all that runs in it.
+        bubblewrap: False leaves it out; so does a machine on which it may not run.
 
-    ``protections`` pairs what protects with "in force", or with the reason why it is not.
+    Attributes:
+        pipe: the way to the worker.
+        official: True when nothing of the machine can be seen or reached from a submission.
+        filtered: whether the worker's system calls are filtered.
+        protections: pairs of what protects and "in force", or why it is not.
+
+    Raises:
+        NotGraded: on entering, when it does not start; the worker has met no cell yet.
     """
 
-    def __init__(
-        self, limits: Limits | None = None, bubblewrap: bool = True, course: Path | None = None
-    ):
-        self.limits = limits or Limits()
-        sweep()
-        self.folder = Path(tempfile.mkdtemp(prefix=f"attncourse-{os.getpid()}-"))
-        self.folder.chmod(0o711)
-        self.cgroup = Cgroup(self.limits.memory + 1024 * MIB, self.limits.processes + 8)
-        self.is_root = os.geteuid() == 0
-        self.course = course or build_course(self.folder / "course")
+    def __init__(self, limits: Limits, bubblewrap: bool = True):
+        self.limits, self.is_root = limits, os.geteuid() == 0
         self.process: subprocess.Popen | None = None
-        why_not = self._try(bubblewrap)
-        self.wrapped = not why_not
-        if why_not:
-            self._start(wrapped=False)
-        self.protections = (
-            ("bubblewrap: no network, no other files, no other processes", why_not or IN_FORCE),
-            ("limits of the kernel: memory, time, processes, files", IN_FORCE),
-            (
-                "a user id of its own for every submission",
-                IN_FORCE if self.is_root else "needs the grader to run as root",
-            ),
-            ("a cgroup: memory and processes of a submission counted together", self.cgroup.state),
-            (
-                "a filter of system calls: no keys, no sockets of other kinds",
-                IN_FORCE if self.filtered else "not on this processor, or not with this kernel",
-            ),
-        )
+        self.why_not = "" if bubblewrap else "switched off"
+        if bubblewrap and not shutil.which("bwrap"):
+            self.why_not = "not installed; on Debian and Ubuntu: apt install bubblewrap"
 
     @property
     def official(self) -> bool:
-        """True when nothing of the machine can be seen or reached from a submission."""
-        return self.wrapped
+        return not self.why_not
+
+    @property
+    def protections(self) -> tuple[tuple[str, str], ...]:
+        filtered = IN_FORCE if self.filtered else "libseccomp is missing, or the kernel takes none"
+        return (
+            (
+                "bubblewrap: no network, no other files, no other processes",
+                self.why_not or IN_FORCE,
+            ),
+            ("limits of the kernel: memory, time, processes, files", IN_FORCE),
+            ("a cgroup: memory and processes of a student counted together", self.group.state),
+            (
+                "a filter of system calls: no keys, no new namespaces, no lifting of limits",
+                filtered,
+            ),
+        )
 
     def __enter__(self):
+        try:
+            self._start()
+        except NotGraded as error:
+            # what this user may never do, unlike what has failed this time
+            if not str(error).startswith("bwrap: ") or "ermi" not in str(error):
+                raise
+            self.why_not = f"it may not run here: {error}"
+            self._start()
         return self
 
     def __exit__(self, *error):
         self.close()
 
     def close(self) -> None:
-        """End the zygote and all that it has started."""
-        if self.process:
-            self.control.close()
+        """End the worker and all that it has started."""
+        if self.process is None:
+            return
+        with suppress(psutil.Error, AttributeError):
+            self.worker.kill()  # the first process of its namespace: all others end with it
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.pipe.sock.close()
+        self.group.close()
         self.process = None
-        self.cgroup.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
-    def open(self) -> Pipe:
-        """Start a worker; the way to it."""
-        ours, theirs = socket.socketpair()
-        limits = self.limits.of_the_kernel()
-        order = {"do": "start", "limits": limits, "most_bytes": self.limits.message}
-        try:
-            self._order(order, theirs)
-        except Lost:  # the zygote is gone: once more, with another
-            self._restart()
-            self._order(order, theirs)
-        theirs.close()
-        return Pipe(ours, self.limits.message)
+    @contextmanager
+    def limited(self, more: int) -> Iterator[int]:
+        """The worker gets only so many bytes of memory more, and no other process or file.
 
-    def end(self, pipe: Pipe) -> int:
-        """End the worker and everything it has started; its exit status, negative for a signal."""
-        try:
-            return self._order({"do": "end"})["status"]
-        except Lost:
-            self._restart()
-            return 0
-        finally:
-            self.cgroup.allow(None)
-            pipe.sock.close()  # only now: before, the worker would wake up and take its leave
+        Yields: how many bytes it can write to beyond those that it had when it was ready.
 
-    def limit(self, more: int) -> int:
-        """Give the worker only ``more`` bytes of memory from now on.
-
-        The kernel bounds what can be addressed, so that too much is an error that a call can raise. The
-        cgroup bounds what is used: a library that is made writable is no new address.
-
-        Returns: the bytes that it has taken since its start and can write to.
+        Without a filter it could lift its limit: then it is for good, and the sandbox is closed after it.
 
         Raises:
-            Lost: the limit could not be set.
+            Lost: it cannot be limited.
         """
-        grown = self._order({"do": "limit", "more": more})["grown"]
-        if grown is None:
-            raise Lost("its memory could not be limited")
-        self.cgroup.allow(more + OVERHEAD)
-        return grown
-
-    def _order(self, order: dict, descriptor: socket.socket | None = None) -> dict:
-        message = json.dumps(order).encode()
         try:
-            if descriptor is None:
-                self.control.send(message)
-            else:
-                socket.send_fds(self.control, [message], [descriptor.fileno()])
-            reply = self.control.recv(4096)
-        except OSError:
-            reply = b""
-        if not reply:
-            raise Lost("the zygote is gone")
-        return json.loads(reply)
+            self._bound(more)
+            yield self._writable() - self.at_first
+        except (psutil.Error, OSError) as error:
+            raise Lost(f"its memory could not be limited ({type(error).__name__})") from None
+        finally:
+            self._unbound()
 
-    def _try(self, bubblewrap: bool) -> str:
-        """Start behind bubblewrap; why that cannot be, or nothing."""
-        if not bubblewrap:
-            return "switched off"
-        if not shutil.which("bwrap"):
-            return "not installed; on Debian and Ubuntu: apt install bubblewrap"
-        try:
-            self._start(wrapped=True)
-        except Lost as error:
-            return f"it cannot start here: {error}"
-        return ""
+    def _bound(self, more: int) -> None:
+        memory = self.worker.memory_info()
+        bounds = {"NPROC": 0, "FSIZE": 0, "AS": memory.vms + more, "DATA": memory.data + more}
+        for name, most in bounds.items():
+            kind = getattr(psutil, f"RLIMIT_{name}")
+            _, hard = self.worker.rlimit(kind)
+            self.worker.rlimit(kind, (most, hard if self.filtered else most))
+        for _ in range(MOST_ROUNDS):  # their memory would not be counted
+            others = self.worker.children(recursive=True)
+            for process in others:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            if not others:
+                return self.group.allow(more + OVERHEAD)
+        raise Lost("it does not stop to start processes")
 
-    def _restart(self) -> None:
-        self.control.close()
-        self.process.kill()
-        self.process.wait()
-        self._start(self.wrapped)
+    def _unbound(self) -> None:
+        if not self.filtered:
+            return self.close()
+        self.group.allow(None)
+        with suppress(psutil.Error):
+            for name in ("NPROC", "FSIZE", "AS", "DATA"):
+                kind = getattr(psutil, f"RLIMIT_{name}")
+                _, hard = self.worker.rlimit(kind)
+                self.worker.rlimit(kind, (hard, hard))
+        return None
 
-    def _start(self, wrapped: bool) -> None:
-        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # ids that no account has; another range for every grader, as the kernel counts by id
-        uid = 2**24 + 64 * os.getpid() * 64 if self.is_root else 0
-        scratch = ["/tmp", "/dev/shm"] if wrapped else [str(self.folder / "scratch")]
-        (self.folder / "scratch").mkdir(exist_ok=True)
-        (self.folder / "scratch").chmod(0o1777)  # the workers are other users
-        course = "/course" if wrapped else str(self.course)
-        code = START.format(course=course, control=theirs.fileno(), uid=uid, scratch=scratch)
-        command = [sys.executable, "-s", "-P", "-c", code]
-        if wrapped:
-            command = [*walls(self.course, self.limits.files, self.is_root), *command]
-        environment = (
-            ENVIRONMENT
-            if wrapped
-            else ENVIRONMENT | {"HOME": scratch[0], "MPLCONFIGDIR": scratch[0]}
-        )
-        said = self.folder / "said"
-        with said.open("wb") as log:
-            self.process = subprocess.Popen(
-                self.cgroup.enter(command),
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                pass_fds=[theirs.fileno()],
-                cwd="/" if wrapped else scratch[0],
-            )
-        theirs.close()
-        self.control.settimeout(READY_SECONDS)
-        try:
-            ready = self.control.recv(4096)
-        except OSError:
-            ready = b""
-        if not ready:
-            self.control.close()
-            self.process.kill()
-            self.process.wait()
-            lines = said.read_text(errors="replace").strip().splitlines()
-            raise Lost(lines[-1] if lines else "no reason was given")
-        self.filtered = json.loads(ready)["filter"]
+    def _writable(self) -> int:
+        """Bytes of address space that the worker can write to, shared memory included."""
+        total = 0
+        for line in Path(f"/proc/{self.worker.pid}/maps").read_text().splitlines():
+            addresses, permissions, *_ = line.split(maxsplit=2)
+            if "w" in permissions:
+                start, end = addresses.split("-")
+                total += int(end, 16) - int(start, 16)
+        return total
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        told, tells = os.pipe()
+        self.pipe, self.group = Pipe(ours, self.limits.message), Group(self.limits)
+        self.pipe.deadline = time.monotonic() + READY_SECONDS
+        with tempfile.TemporaryFile() as said, theirs:
+            try:
+                self.process = subprocess.Popen(
+                    self._command(theirs.fileno(), tells),
+                    env=ENVIRONMENT | {"XDG_RUNTIME_DIR": os.environ.get("XDG_RUNTIME_DIR", "")},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                    pass_fds=[theirs.fileno(), tells],
+                    cwd="/" if self.official else "/tmp",
+                )
+                os.close(tells)
+                theirs.close()
+                self._meet(told)
+            except (Lost, OSError, ValueError, psutil.Error) as error:
+                self.close()
+                said.seek(0)
+                lines = said.read().decode(errors="replace").strip().splitlines()
+                raise NotGraded(lines[-1] if lines else f"The sandbox ended: {error}.") from None
+            finally:
+                os.close(told)
+
+    def _meet(self, told: int) -> None:
+        """Learn which process is the worker, and wait until it is ready."""
+        pid = self.process.pid
+        if self.official:
+            with open(told, closefd=False) as info:
+                pid = json.load(info)["child-pid"]
+        self.worker = psutil.Process(pid)
+        ready, _ = self.pipe.receive()
+        self.filtered = ready["filter"]
+        self.group.find(pid)
+        self.at_first = self._writable()
+
+    def _command(self, descriptor: int, tells: int) -> list[str]:
+        own = self.official and not self.is_root  # a user namespace, in which the kernel counts
+        limits = json.dumps(self.limits.of_a_process(own and kernel() >= (5, 14)))
+        course = [PLACE] if self.official else roots()
+        walls = bwrap.command(self.limits.files, self.is_root, tells) if self.official else []
+        unset = ["/usr/bin/env", "-u", "XDG_RUNTIME_DIR"]
+        python = [sys.executable, "-s", "-P", "-c", START]
+        arguments = [str(descriptor), str(self.limits.message), limits, ":".join(course)]
+        return [*self.group.enter, *unset, *walls, *python, *arguments]
 
 
-def sweep() -> None:
-    """Remove the folders of graders that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob("attncourse-*-*"):
-        _, pid, _ = folder.name.split("-", 2)
-        with suppress(OSError):
-            dead = pid.isdigit() and not Path(f"/proc/{pid}").exists()
-            if dead and folder.stat().st_uid == os.geteuid():
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def build_course(folder: Path) -> Path:
-    """All that a submission sees of the packages: a `check` that only listens, and the far side."""
-    grading, far = folder / "attncourse" / "grading", folder / "attngrade" / "far"
-    for package in (grading, far):
-        package.mkdir(parents=True)
-        (package.parent / "__init__.py").write_text('"""Not here: answers are your own."""\n')
-    shutil.copy(HERE / "stub.py", grading / "__init__.py")
-    for module in (allocations, answer, blocked, isolation):
-        shutil.copy(module.__file__, grading)
-    for name in FAR_FILES:
-        shutil.copy(HERE / name, far / name)
-    return folder
+def kernel() -> tuple[int, int]:
+    """Its version."""
+    major, minor = os.uname().release.split(".")[:2]
+    return int(major), int(minor)
