@@ -3,7 +3,6 @@
 import os
 import site
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from attngrade.sandbox.course import binds
@@ -50,7 +49,7 @@ def visible() -> list[Path]:
     return sorted(found - inside)
 
 
-def refuse_private(paths: Iterable[Path]) -> None:
+def refuse_private(*paths: Path) -> None:
     """Make sure that submissions cannot see these paths.
 
     Raises:

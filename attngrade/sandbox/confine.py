@@ -23,16 +23,17 @@ def main(descriptor: str, message: str, limits: str) -> None:
         limits: JSON of what `attngrade.sandbox.limits.Limits.of_a_process` returns.
     """
     parent = os.getppid()
-    from attngrade.sandbox import worker  # torch with it; trusted, and slow
+    from attngrade.sandbox import seccomp, worker  # torch with it; trusted, and slow
 
     sys.argv[1:] = []
+    confine(json.loads(limits), parent)
+    filtered = seccomp.deny()
     os.dup2(1, 2)  # what it prints goes nowhere
-    filtered = confine(json.loads(limits), parent)
     worker.main(int(descriptor), int(message), filtered)
 
 
-def confine(limits: dict[str, int], parent: int) -> bool:
-    """Give up everything; whether system calls are filtered."""
+def confine(limits: dict[str, int], parent: int) -> None:
+    """Give up what a worker does not need."""
     # Left alone, the C library soon keeps large tensors that are freed, for the next ones; small ones that are
     # placed between keep it from using them again, and a right answer would seem to take a lot of memory.
     LIBC.mallopt(M_MMAP_THRESHOLD, 256 * 1024)
@@ -49,6 +50,3 @@ def confine(limits: dict[str, int], parent: int) -> bool:
     LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if os.getppid() != parent:  # it has ended before that line
         os._exit(0)
-    from attngrade.sandbox.seccomp import deny
-
-    return deny()

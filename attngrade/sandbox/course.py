@@ -1,12 +1,12 @@
 """The few files of the course that a worker needs; no answer is in them, and they are bound one by one."""
 
-import importlib.util
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
-import attncourse.grading
-
 HERE = Path(__file__).parent
-GRADING = Path(attncourse.grading.__file__).parent
+GRADING = (
+    Path(find_spec("attncourse").origin).parent / "grading"
+)  # found, not imported: torch is slow
 PLACE = "/course"
 EMPTY = HERE / "__init__.py"  # nothing but a sentence
 FILES = {
@@ -31,8 +31,8 @@ def binds() -> list[str]:
     for name, source in FILES.items():
         shown = Path(PLACE, name)
         pairs = [(str(source), str(shown))]
-        compiled = importlib.util.cache_from_source(str(source))
-        pairs.append((compiled, importlib.util.cache_from_source(str(shown))))
+        compiled = cache_from_source(str(source))
+        pairs.append((compiled, cache_from_source(str(shown))))
         for real, place in pairs:
             if Path(real).exists():
                 options += ["--ro-bind", real, place]

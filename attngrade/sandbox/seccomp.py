@@ -2,6 +2,11 @@
 
 import errno
 
+try:
+    import pyseccomp as kernel
+except (ImportError, RuntimeError):  # it, or libseccomp, is not installed
+    kernel = None
+
 # Keys belong to who has logged in. io_uring makes calls that no filter sees. Limits are set from outside.
 # Memory in files without a name, or kept by System V, belongs to no process and is counted by none.
 DENIED = """
@@ -23,9 +28,7 @@ CLONE_NEWUSER = 0x10000000
 
 def deny() -> bool:
     """From now on these calls fail, here and in all children; False where libseccomp cannot be had."""
-    try:
-        import pyseccomp as kernel
-    except (ImportError, RuntimeError, OSError):
+    if kernel is None:
         return False
     no = kernel.ERRNO(errno.EPERM)
     calls = kernel.SyscallFilter(kernel.ALLOW)
