@@ -166,27 +166,21 @@ def unfolded_wrongly(heads: Tensor, count: int) -> Tensor:
 
 
 def unasked(right: Recipe) -> Found:
-    """Where the output alone is asked, without a mask: what else people do."""
+    """Where no mask is asked for: what else people do, and other outputs."""
 
-    def asked_by(which: Callable) -> dict[str, Callable]:
-        def answer(o, w, s, x):
-            return which(apart(o, x.rest))
-
-        return {"answer": answer}
+    def instead(which: Callable) -> dict[str, Callable]:
+        """``which(output, given)``: another output."""
+        return {"answer": lambda o, w, s, x: right.answer(which(o, x), w, s, x)}
 
     yield from (
         ("causal", "A causal mask hides later keys here; no mask is asked for.",
          {"mask": lambda s, x: s.masked_fill(~triangle(*s.shape[-2:], 0), -math.inf)}),
-        ("weights for the output", "The weights are returned instead of the output.",
-         {"answer": lambda o, w, s, x: w}),
-        ("weights as well", "The weights are returned as well; return the output alone.",
-         {"answer": lambda o, w, s, x: (o, w)}),
         ("output as wide as the query", "The output is reshaped to the shape of the query; it is as wide as the "
-         "values.", {"answer": lambda o, w, s, x: o.reshape(x.query.shape)}),
-        ("groups apart", "The groups are still apart; return (batch, H, n, e).",
-         {"answer": lambda o, w, s, x: groups(o, x, x.rest)}),
+         "values.", instead(lambda o, x: o.reshape(x.query.shape))),
+        ("groups apart", "The groups of the output are still apart; return (batch, H, n, e).",
+         instead(lambda o, x: groups(o, x, x.rest))),
         ("folded", "The heads of a group stay folded into rows; return (batch, H, n, e).",
-         asked_by(lambda o: o.flatten(2, 3))),
+         instead(lambda o, x: apart(o, x.rest).flatten(2, 3))),
         ("first head of a group", "Only the first query head of each group asks; all H heads have an output.",
-         asked_by(lambda o: o[:, :, 0])),
+         instead(lambda o, x: apart(o, x.rest)[:, :, 0])),
     )  # fmt: skip

@@ -98,6 +98,8 @@ def sample_after_sample(query, key, value):
 
 MISTAKES = Mistakes(mistakes_of(RIGHT, *ATTENTION, sharing, unasked, in_place))
 MISTAKES += [
+    RIGHT.but("The weights are returned instead of the output.", answer=lambda o, w, s, x: w),
+    RIGHT.but("The weights are returned as well; return the output alone.", answer=lambda o, w, s, x: (o, w)),
     Mistake("The output is right, but keys or values are copied for every query head: its tensors are larger "
             "than twice key. repeat_interleave does that, a matmul that broadcasts, and enable_gqa=True when "
             "values and keys differ in width.", RIGHT),

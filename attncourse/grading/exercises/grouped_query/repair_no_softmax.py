@@ -4,21 +4,21 @@ from itertools import combinations
 
 import torch
 
+from attncourse import spec
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
 from attncourse.grading.exercises.grouped_query._sharing import (
     apart,
     averaged,
     cases,
-    definition,
     given,
     groups,
     sharing,
     unasked,
 )
-from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of
+from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of, weights
 from attncourse.grading.recipe import Recipe
 
-RIGHT = Recipe(given, answer=lambda output, *made: output, width="d")
+RIGHT = Recipe(given, width="d")
 ACCEPTED = Accepted(repeated_keys=RIGHT)
 
 
@@ -26,7 +26,7 @@ ACCEPTED = Accepted(repeated_keys=RIGHT)
 def found_code_repaired(query, key, value):
     grouped = query.unflatten(1, (key.size(1), -1))
     weights = (grouped @ key[:, :, None].mT / query.size(-1) ** 0.5).softmax(-1)
-    return (weights @ value[:, :, None]).flatten(1, 2)
+    return (weights @ value[:, :, None]).flatten(1, 2), weights.flatten(1, 2)
 
 
 @ACCEPTED.add
@@ -34,16 +34,18 @@ def einsum_in_double(query, key, value):
     q = query.double().unflatten(1, (key.size(1), -1))
     scores = torch.einsum("bgrnd,bgmd->bgrnm", q, key.double()) * key.shape[-1] ** -0.5
     weights = torch.exp(scores - scores.logsumexp(-1, keepdim=True))
-    return torch.einsum("bgrnm,bgme->bgrne", weights, value.double()).flatten(1, 2)
+    output = torch.einsum("bgrnm,bgme->bgrne", weights, value.double())
+    return output.flatten(1, 2), weights.flatten(1, 2)
 
 
 @ACCEPTED.add
 def one_head_after_the_other(query, key, value):
-    r, heads = query.size(1) // key.size(1), []
+    r, heads, maps = query.size(1) // key.size(1), [], []
     for h in range(query.size(1)):
         scores = query[:, h] @ key[:, h // r].mT / query.size(-1) ** 0.5
-        heads.append(scores.softmax(-1) @ value[:, h // r])
-    return torch.stack(heads, dim=1)
+        maps.append(scores.softmax(-1))
+        heads.append(maps[-1] @ value[:, h // r])
+    return [torch.stack(heads, dim=1), torch.stack(maps, dim=1)]
 
 
 @ACCEPTED.add
@@ -51,15 +53,15 @@ def heads_folded_into_queries(query, key, value):
     b, h, n, d = query.shape
     scores = (query * d**-0.5).reshape(b, key.size(1), -1, d) @ key.mT
     exponentials = torch.exp(scores - scores.amax(-1, keepdim=True))
-    heads = exponentials @ value / exponentials.sum(-1, keepdim=True)
-    return heads.reshape(b, h, n, -1)
+    weights = exponentials / exponentials.sum(-1, keepdim=True)
+    return (weights @ value).reshape(b, h, n, -1), weights.reshape(b, h, n, -1)
 
 
 @ACCEPTED.add
 def picked_by_an_index(query, key, value):
     g = torch.arange(query.size(1)) // (query.size(1) // key.size(1))
     weights = torch.softmax(query @ key[:, g].mT / query.size(-1) ** 0.5, dim=-1)
-    return weights @ value[:, g]
+    return weights @ value[:, g], weights
 
 
 def left(change):
@@ -91,10 +93,22 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
      "own.", {"finish": lambda w, x: averaged(w, x.rest) * (w.size(1) // x.rest)}),
 ))  # fmt: skip
 MISTAKES.append(
-    RIGHT.but("The groups are still apart, and head h is in group h % G instead of h // (H / G); return (b, H, n, e).",
-              answer=lambda o, w, s, x: apart(o, o.size(1) // x.rest), **FAULTS[3][1])
+    RIGHT.but("The groups are still apart, and head h is in group h % G instead of h // (H / G); return the output as "
+              "(b, H, n, e) and the weights as (b, H, n, m).",
+              answer=lambda o, w, s, x: [apart(made, o.size(1) // x.rest) for made in (o, w)], **FAULTS[3][1])
 )  # fmt: skip
-MISTAKES += mistakes_of(RIGHT, *ATTENTION, sharing, unasked, in_place)
+MISTAKES += mistakes_of(RIGHT, *ATTENTION, weights, sharing, unasked, in_place)
+MISTAKES += [RIGHT.but(says, answer=change) for says, change in (
+    ("The groups are still apart, in the output and in the weights; return (b, H, n, e) and (b, H, n, m).",
+     lambda o, w, s, x: [groups(made, x, x.rest) for made in (o, w)]),
+    ("The output is right, but the groups of the weights are still apart; return them as (b, H, n, m).",
+     lambda o, w, s, x: (o, groups(w, x, x.rest))),
+    ("The weights of a group are averaged; heads that share keys still have weights of their own.",
+     lambda o, w, s, x: (o, groups(w, x, x.rest).mean(2))),
+    ("The weights of the first head of each group stand for its group; all H heads have weights of their own.",
+     lambda o, w, s, x: (o, groups(w, x, x.rest)[:, :, 0])),
+    ("Only the weights are returned; return (output, weights).", lambda o, w, s, x: w),
+)]  # fmt: skip
 MISTAKES += [
     RIGHT.but(f"Three faults are left: {'; '.join(says for says, _ in three)}.",
               **{step: change for _, steps in three for step, change in steps.items()})
@@ -108,13 +122,14 @@ MISTAKES.append(
 EXERCISE = Exercise(
     name="repair_no_softmax", answer="grouped_attention", title="Give the heads back", kind="Repair",
     points=2, difficulty=2, minutes=15, needs="section 'What the source documents say' of chapter 8",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Calls(spec.grouped_query_attention, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Compare with the five steps of attention. Two are missing, one joins what must stay apart, and "
         "one reshape takes the wrong heads together.",
         "query.unflatten(1, (key.size(1), -1)) is (b, G, H / G, n, d): neighbours form a group. Keys and "
         "values need a third axis of size 1 at the same place, and no sum is taken.",
         "scores = grouped @ key[:, :, None].mT / sqrt(d); "
-        "return (softmax(scores, -1) @ value[:, :, None]).flatten(1, 2)",
+        "weights = softmax(scores, -1); "
+        "return (weights @ value[:, :, None]).flatten(1, 2), weights.flatten(1, 2)",
     ),
 )  # fmt: skip

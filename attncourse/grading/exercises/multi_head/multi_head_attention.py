@@ -1,4 +1,4 @@
-"""Exercise multi_head_attention: project, split, attend, merge, project."""
+"""Exercise multi_head_attention: project, split, attend, and multiply each head by its own slice of w_o."""
 
 from functools import partial
 
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
-from attncourse.grading.exercises.multi_head import merge_heads, split_heads
+from attncourse.grading.exercises.multi_head import split_heads
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.layers_judge import merge, split
 from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of, outputs, weights
@@ -15,10 +15,13 @@ from attncourse.grading.recipe import Given, Recipe
 
 
 def definition(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    """The sum of the course, with its parameters under their names."""
-    params = {"q_proj.weight": w_q, "k_proj.weight": w_k, "v_proj.weight": w_v}
-    params["out_proj.weight"] = w_o
-    return spec.multi_head_attention(query, key, value, params, num_heads)
+    """The sum of the course with a w_o that knows one head only, head after head."""
+    params, shares = {"q_proj.weight": w_q, "k_proj.weight": w_k, "v_proj.weight": w_v}, []
+    for head in torch.eye(num_heads).repeat_interleave(len(w_o) // num_heads, 1):
+        params["out_proj.weight"] = w_o * head
+        output, weights = spec.multi_head_attention(query, key, value, params, num_heads)
+        shares.append(output)
+    return torch.stack(shares, dim=1), weights
 
 
 CALLS = (  # what is special, b n m w k v, how loud, num_heads
@@ -47,25 +50,31 @@ def given(query, key, value, w_q, w_k, w_v, w_o, num_heads, project=project, spl
     return Given(*parts, head_dim=len(w_q) // num_heads, rest=w_o)
 
 
-def answer(output, weights, scores, x, merge=merge):
-    return merge(output) @ x.rest.T, weights
+def of_columns(w_o, num_heads):
+    """For each head the matrix (head_dim, embed_dim) that its outputs are multiplied by."""
+    return w_o.unflatten(1, (num_heads, -1)).permute(1, 2, 0)
+
+
+def answer(output, weights, scores, x, slices=of_columns):
+    return output @ slices(x.rest, output.size(1)), weights
 
 
 RIGHT = Recipe(given, answer=answer)
 ACCEPTED = Accepted(
-    split_attend_merge=RIGHT,
+    slices_of_w_o=RIGHT,
     in_double=lambda *args: list(RIGHT(*(x.double() for x in args[:-1]), args[-1])),
 )
 
 
 @ACCEPTED.add
 def one_head_after_the_other(query, key, value, w_q, w_k, w_v, w_o, num_heads):
-    outputs, maps = [], []
-    for wq, wk, wv in zip(*(w.chunk(num_heads) for w in (w_q, w_k, w_v)), strict=True):
+    shares, maps = [], []
+    slices = *(w.chunk(num_heads) for w in (w_q, w_k, w_v)), w_o.chunk(num_heads, dim=1)
+    for wq, wk, wv, wo in zip(*slices, strict=True):
         scores = query @ wq.T @ (key @ wk.T).transpose(1, 2) / len(wq) ** 0.5
         maps.append(torch.softmax(scores, dim=-1))
-        outputs.append(maps[-1] @ (value @ wv.T))
-    return torch.cat(outputs, dim=-1) @ w_o.T, torch.stack(maps, dim=1)
+        shares.append(maps[-1] @ (value @ wv.T) @ wo.T)
+    return torch.stack(shares, dim=1), torch.stack(maps, dim=1)
 
 
 @ACCEPTED.add
@@ -73,33 +82,61 @@ def einsum(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     w_q, w_k, w_v = (w.unflatten(0, (num_heads, -1)) for w in (w_q, w_k, w_v))
     scores = torch.einsum("bnc,hdc,bmk,hdk->bhnm", query, w_q, key, w_k) / w_q.size(1) ** 0.5
     weights, w_o = scores.softmax(dim=-1), w_o.unflatten(1, (num_heads, -1))
-    return torch.einsum("bhnm,bmv,hdv,chd->bnc", weights, value, w_v, w_o), weights
+    return torch.einsum("bhnm,bmv,hdv,chd->bhnc", weights, value, w_v, w_o), weights
 
 
 @ACCEPTED.add
-def heads_added_after_their_slice_of_w_o(query, key, value, w_q, w_k, w_v, w_o, num_heads):
+def all_other_heads_silenced(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     q, k, v = (F.linear(x, w) for x, w in ((query, w_q), (key, w_k), (value, w_v)))
     q, k, v = (torch.stack(x.chunk(num_heads, -1), 1) for x in (q, k, v))
     weights = F.softmax(q @ k.mT * (num_heads / len(w_q)) ** 0.5, dim=3)
-    return sum((weights @ v)[:, h] @ w.T for h, w in enumerate(w_o.chunk(num_heads, 1))), weights
+    heads, one = weights @ v, torch.eye(num_heads)[:, :, None, None]
+    return torch.stack([merge(heads * only) @ w_o.T for only in one], dim=1), weights
 
 
-FAMILIES = (family for family in ATTENTION if family is not outputs)  # here, heads are merged
+def whole(output, weights, scores, x):
+    """What the layer returns: the shares are added up."""
+    return answer(output, weights, scores, x)[0].sum(1), weights
+
+
+FAMILIES = (
+    family for family in ATTENTION if family is not outputs
+)  # here, heads are multiplied by w_o
 WHOLE = {"given": partial(given, split=lambda x, h: x[:, None])}  # one head, with the scale of many
 WIDE = WHOLE | {"scale": lambda x: x.query.size(-1) ** -0.5}
 MISTAKES = Mistakes([
     *mistakes_of(RIGHT, *FAMILIES, weights, in_place, without=("scaled by values",)),
     *(RIGHT.but(x.says, given=partial(given, split=x.answer)) for x in split_heads.SHARED),
-    *(RIGHT.but(x.says, answer=partial(answer, merge=x.answer)) for x in merge_heads.SHARED),
     RIGHT.but("num_heads is ignored: one head works in the whole width.", **WIDE),
-    *(RIGHT.but(f"The width is never split into heads{but}; the weights must be (batch, heads, n, m).", **steps,
-                answer=lambda o, w, s, x: (answer(o, w, s, x)[0], w[:, 0]))
+    *(RIGHT.but(f"The width is never split into heads{but}; shares and weights have an axis for the heads.", **steps,
+                answer=lambda o, w, s, x: (answer(o, w, s, x)[0][:, 0], w[:, 0]))
       for but, steps in (("", WIDE), (", although the scale is that of a head", WHOLE))),
     *(RIGHT.but(says, answer=change) for says, change in (
-        ("The output projection is missing: multiply the heads by w_o.T.", lambda o, w, s, x: (merge(o), w)),
-        ("w_o is not transposed: matrices are (out, in); write merged @ w_o.T.",
-         lambda o, w, s, x: (merge(o) @ x.rest, w)),
-        ("The heads are averaged or added; put them side by side.", partial(answer, merge=lambda o: o.mean(1))),
+        ("The shares are already added up: this is the output of the layer. Return what each head adds to it, "
+         "(batch, num_heads, n, embed_dim).", whole),
+        ("The output of the layer is divided among the heads in equal parts; each head adds something of its own.",
+         lambda o, w, s, x: ((whole(o, w, s, x)[0] / o.size(1))[:, None].expand(-1, o.size(1), -1, -1), w)),
+        ("Every head gets the whole output of the layer; return what it alone adds.",
+         lambda o, w, s, x: (whole(o, w, s, x)[0][:, None].expand(-1, o.size(1), -1, -1), w)),
+        ("The output of the layer is cut into num_heads pieces; but w_o has mixed the heads by then. Multiply each head "
+         "by its slice of w_o.", lambda o, w, s, x: (split(whole(o, w, s, x)[0], o.size(1)), w)),
+        ("The output projection is missing: multiply each head by its slice of w_o.", lambda o, w, s, x: (o, w)),
+        ("The heads stand behind the positions; the shares are (batch, num_heads, n, embed_dim).",
+         lambda o, w, s, x: (answer(o, w, s, x)[0].transpose(1, 2), w)),
+        ("The heads stand before the samples; the shares are (batch, num_heads, n, embed_dim).",
+         lambda o, w, s, x: (answer(o, w, s, x)[0].transpose(0, 1), w)),
+        ("The shares are added up from head to head; return what each head adds alone.",
+         lambda o, w, s, x: (answer(o, w, s, x)[0].cumsum(1), w)),
+    )),
+    *(RIGHT.but(says, answer=partial(answer, slices=slices)) for says, slices in (
+        ("Head h meets rows of w_o, or w_o is not transposed. Matrices are (out, in): what a head hands in belongs to "
+         "columns, and is multiplied by w_o[:, columns].T.", lambda w_o, h: w_o.unflatten(0, (h, -1))),
+        ("The slices of w_o are interleaved: head h meets every num_heads-th column. They lie side by side.",
+         lambda w_o, h: w_o.unflatten(1, (-1, h)).permute(2, 1, 0)),
+        ("The slices of w_o come in reverse order; head 0 meets the first columns.",
+         lambda w_o, h: of_columns(w_o, h).flip(0)),
+        ("Every head meets the first columns of w_o; head h meets those from h * head_dim on.",
+         lambda w_o, h: of_columns(w_o, h)[:1]),
     )),
     *(RIGHT.but(says, given=partial(given, project=change)) for says, change in (  # pairs of input and matrix
         ("w_q, w_k and w_v are not transposed; write x @ w.T.", lambda *pairs: [x @ w for x, w in pairs]),
@@ -119,11 +156,11 @@ EXERCISE = Exercise(
     points=3, difficulty=3, minutes=20, needs="section 'The formula, and ten lines that do it' of chapter 3",
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
-        "Five moves: project three times, split three times, attend, merge, project once.",
+        "Four moves: project three times, split three times, attend, and multiply each head by its own part of w_o.",
         "A matrix is (out, in), as in torch.nn.Linear: the projection of x is x @ w.T. After the split, "
         "attention works on (batch, heads, n, head_dim) without knowing about heads.",
         "Make q, k and v with their matrices and cut each into heads. The weights are the softmax of "
-        "q @ k.mT, divided by the root of head_dim, not of embed_dim. Mix the values, undo the cut, and "
-        "multiply by w_o.T.",
+        "q @ k.mT, divided by the root of head_dim, not of embed_dim. Mix the values. Head h is what the columns "
+        "h * head_dim to (h + 1) * head_dim of w_o read: multiply it by these columns, turned.",
     ),
 )  # fmt: skip
