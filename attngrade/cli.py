@@ -12,7 +12,13 @@ import sys
 import threading
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+from attncourse.grading.exercises import CHAPTERS
+from attngrade.settings import NoSandbox, Settings, Stopped, fingerprint, secret_in
+
+if TYPE_CHECKING:
+    from attngrade.table import Table
 
 GRADED, NOTHING, NO_SANDBOX, INTERRUPTED = 0, 2, 3, 130
 DESCRIPTION = (
@@ -24,12 +30,11 @@ AGAIN = "What was graded is kept: give the same command again to go on."
 
 
 def command() -> NoReturn:
-    """Entry point of ``attngrade``: ends with what `main` returns, and nobody who still grades is waited for."""
+    """Entry point of ``attngrade``: ends with what `main` returns, and does not wait for who still grades."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), _stop)
     code = main()
     sys.stdout.flush()
-    sys.stderr.flush()
     os._exit(code)
 
 
@@ -47,14 +52,10 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = parser().parse_args(arguments)
     try:
-        from attngrade.journal import Busy
-        from attngrade.pipeline import mark  # noqa: F401
-        from attngrade.settings import NoSandbox, Stopped
+        return _grade(options)
     except ModuleNotFoundError as error:
         return _refuse(f"This needs {error.name}; install it with: pip install 'attncourse[class]'")
-    try:
-        return _grade(options)
-    except (ValueError, Busy, Stopped) as error:
+    except (ValueError, Stopped) as error:
         return _refuse(str(error))
     except NoSandbox as error:
         why = f"A sandbox is demanded and not in force here: bubblewrap is {error}"
@@ -90,48 +91,46 @@ def _grade(options: argparse.Namespace) -> int:
     from attngrade.pipeline import mark
     from attngrade.pool import cluster, local
     from attngrade.sandbox.sandbox import refuse_private
-    from attngrade.settings import Settings, fingerprint, secret_in
     from attngrade.submissions import handed_in
 
-    if options.out.exists() and not options.out.is_dir():
-        raise ValueError(f"{options.out} is a file; --out needs a folder")
-    secret = options.secret_file or options.out / "secret"
-    found = handed_in(options.submissions, options.out, secret)
-    refuse_private(options.submissions, options.out, secret)
-    options.out.mkdir(parents=True, exist_ok=True)
+    folder, out = options.submissions, options.out
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; --out needs a folder")
+    secret = options.secret_file or out / "secret"
+    found = handed_in(folder, out, secret)
+    refuse_private(folder, out, secret)
+    out.mkdir(parents=True, exist_ok=True)
     students = len({student for student, _ in found})
     here = partial(local, min(options.workers or os.cpu_count() or 1, students))
     workers = partial(cluster, options.scheduler) if options.scheduler else here
-    with locked(options.out):
-        settings = Settings(
-            secret=secret_in(secret),
-            seconds=options.seconds,
-            memory=options.memory,
-            chapters=options.chapters,
-            sandbox=options.require_sandbox,
-            course=fingerprint(),
-        )
-        table = mark(found, options.submissions, options.out, settings, workers, STOPPED)
-    print("\n".join(_summary(table, options.out)))
+    how = options.seconds, options.memory, options.chapters, options.require_sandbox, fingerprint()
+    with locked(out):
+        table = mark(found, folder, out, Settings(secret_in(secret), *how), workers, STOPPED)
+    print("\n".join(_summary(table, out)))
     if not any(row.verdicts for row in table.rows):
         return _refuse("No submission could be graded; the table says why.")
     return GRADED
 
 
-def _summary(table, out: Path) -> list[str]:
+def _summary(table: "Table", out: Path) -> list[str]:
     run, students = table.run, len(table.rows)
-    missing = [verdict for e in table.exercises if (verdict := e.left_out())]
-    mean = sum(row.points for row in table.rows) / students
+    whole = [row.points for row in table.rows if row.complete]
+    mean = f", {sum(whole) / len(whole):.1f} of {table.out_of} points on average" if whole else ""
+    failed = [f"Not graded: {row.student}." for row in table.rows if not row.complete]
     weak = [f"{name}: {state}" for name, state in run.protections if state != "in force"]
-    strong = [name for name, state in run.protections if state == "in force"]
     verdict = "official" if run.official else f"unofficial: {weak[0]}"
     return [
-        f"{students} student{'s' * (students != 1)}, {mean:.1f} of {table.out_of} points on average.",
+        f"{students} student{'s' * (students != 1)}{mean}.",
         f"The table is {out / 'scores.csv'}, the pages start at {out / 'feedback' / 'index.html'}.",
-        *(f"{x.name} is left out: {x.findings[0]}." for x in missing),
-        *(f"In force: {name}." for name in strong),
+        *(
+            f"{x.name} is left out: {x.findings[0]}."
+            for e in table.exercises
+            if (x := e.left_out())
+        ),
+        *(f"In force: {name}." for name, state in run.protections if state == "in force"),
         *(f"Not in force: {name}." for name in weak),
         *run.problems,
+        *(failed and [*failed, "There the grader failed: give the same command again."]),
         *([f"These scores are {verdict}."] if run.protections else []),
     ]
 
@@ -148,11 +147,10 @@ def _count(text: str) -> int:
 
 
 def _chapters(text: str) -> tuple[str, ...]:
-    from attncourse.grading.exercises import CHAPTERS
-
     asked = {part.strip() for part in text.split(",") if part.strip()}
     if not asked or asked - set(CHAPTERS):
+        known = ", ".join(CHAPTERS)
         raise argparse.ArgumentTypeError(
-            f"{text!r} names no chapters with exercises; they are {', '.join(CHAPTERS)}"
+            f"{text!r} names no chapters with exercises; they are {known}"
         )
     return tuple(chapter for chapter in CHAPTERS if chapter in asked)

@@ -1,14 +1,16 @@
 """Controls: a right answer is graded now and then; where it gets no points, the grader is at fault."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+import nbformat
+from nbformat import v4
+
 from attngrade import File, Order, Result
 from attngrade.journal import Journal
-from attngrade.pool import Crew
-from attngrade.settings import Settings, Stopped
+from attngrade.pool import Crew, Work
+from attngrade.settings import NoSandbox, Settings, Stopped
 
 EVERY = 50
 EXERCISE = "scaled_dot_product_attention"
@@ -27,58 +29,56 @@ check("{EXERCISE}", {EXERCISE})
 
 
 def control() -> Order:
-    """A notebook with a right answer, as if a student had handed it in."""
-    cells = [{"cell_type": "code", "metadata": {}, "source": RIGHT, "outputs": []}]
-    notebook = {"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells}
-    data = json.dumps(notebook).encode()
+    """A right answer, as if a student had handed it in."""
+    data = nbformat.writes(v4.new_notebook(cells=[v4.new_code_cell(RIGHT, id="right")])).encode()
     return Order("a control", (File("control.ipynb", hashlib.sha256(data).hexdigest(), data),))
 
 
 def controlled(
     crew: Crew, orders: Iterable[Order], settings: Settings, journal: Journal
 ) -> Iterator[Result]:
-    """The result of every order, graded between controls: one before all, one every fifty, one at the end.
+    """The result of every order; controls are graded before all, after every fifty and at the end.
 
     Raises:
-        Stopped: a control was not graded as right. What was graded since the last good one is withdrawn
-            from the journal.
+        Stopped: a control did not pass. What came since the last good one is withdrawn from the journal.
         NoSandbox: the settings demand a sandbox, and there is none.
     """
-    whole = replace(settings, chapters=())
+    whole = replace(settings, chapters=(), sandbox=False)
 
-    def check() -> tuple[Order, Settings, int]:
+    def check() -> Work:
         return control(), whole, journal.size
 
-    def between() -> Iterator[tuple[Order, Settings, int | None]]:
+    def students() -> Iterator[Work]:
         for number, order in enumerate(orders, start=1):
             yield order, settings, None
             if number % EVERY == 0:
                 yield check()
 
-    for stage in (lambda: [check()], between, lambda: [check()]):
-        for start, result in crew.results(stage()):
-            if start is None:
+    for stage in (lambda: [check()], students, lambda: [check()]):
+        for began, result in crew.results(stage()):
+            if began is None:
                 yield result
-            elif why := fault(result):
-                raise Stopped(_stop(why, journal.withdraw()))
-            else:
-                journal.prove(start)
+                continue
+            if settings.sandbox and not result.official:
+                raise NoSandbox(result.protections[0][1])
+            if why := fault(result):
+                lost = journal.unproven
+                journal.withdraw()
+                raise Stopped(
+                    f"A control, which is a right answer, did not pass: {why.rstrip('.')}. The {lost} "
+                    "results since the last good control do not count. The fault is the grader's or this "
+                    "machine's: mend it, and give the same command again"
+                )
+            journal.prove(began)
 
 
 def fault(result: Result) -> str:
     """Why a right answer was not graded as right; empty where it was."""
-    found = [x for one in result.files for x in one.verdicts if x.name == EXERCISE]
-    if any(x.status == "passed" for x in found):
+    verdicts = [x for one in result.files for x in one.verdicts if x.name == EXERCISE]
+    if any(x.status == "passed" for x in verdicts):
         return ""
-    said = [*(y for x in found for y in x.findings), *(y for x in result.files for y in x.problems)]
-    return " ".join(said)[:500] or "nothing is known about why"
-
-
-def _stop(why: str, withdrawn: int) -> str:
-    lost = f"{withdrawn} students graded since the last good control are withdrawn. " * (
-        withdrawn > 0
-    )
-    return (
-        f"A right answer, graded as a control, did not pass: {why.rstrip('.')}. {lost}"
-        "The fault is this machine's or the grader's: mend it, and give the same command again"
-    )
+    said = [
+        *(y for x in verdicts for y in x.findings),
+        *(y for x in result.files for y in x.problems),
+    ]
+    return " ".join(said)[:500] or "nobody knows why"

@@ -1,8 +1,8 @@
 """What was graded so far, on disk: a line of JSON a student, so that a run that was killed can go on.
 
-Lines are only ever added. A line is there in full before its student counts as graded; what a kill has
-left half written is cut off. Between the results stand the controls: up to where they prove them, or from
-where they are withdrawn.
+Lines are only added. A line is there in full before its student counts as graded; what a kill has left
+half written is cut off. Controls stand between the results: up to where they prove them, or from where
+they withdraw them.
 """
 
 import fcntl
@@ -16,10 +16,7 @@ from pathlib import Path
 from attncourse.grading.exercises import load
 from attncourse.grading.verdict import Verdict
 from attngrade import Graded, Order, Result
-
-
-class Busy(Exception):
-    """Somebody else is writing into this folder of results; the message says what to do."""
+from attngrade.settings import Stopped
 
 
 @contextmanager
@@ -27,16 +24,14 @@ def locked(folder: Path) -> Iterator[None]:
     """Nobody else may write results into this folder meanwhile. The kernel frees the lock of who dies.
 
     Raises:
-        Busy: somebody else is at it.
+        Stopped: somebody else is at it.
     """
     with (folder / ".lock").open("wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Busy(
-                f"Another attngrade is writing into {folder}. "
-                "Wait for it, or give another folder with --out."
-            ) from None
+            why = f"Another attngrade is writing into {folder}. Wait for it, or give another --out"
+            raise Stopped(why) from None
         yield
 
 
@@ -44,17 +39,14 @@ class Journal:
     """The results in ``journal.jsonl`` of a folder. A context manager.
 
     Args:
-        folder: the folder of results, `locked` by us.
-        mark: what besides the files decides about their points. Lines with another mark are left
-            alone, and not found.
+        folder: of the results, `locked` by us.
+        mark: what besides the files decides about points; lines with another one are left alone.
     """
 
     def __init__(self, folder: Path, mark: str):
         self.path, self.mark = folder / "journal.jsonl", mark
         self.known: dict[tuple[str, str], tuple[int, Result]] = {}  # and where its line starts
-        self.size = self.proven = (
-            0  # bytes that are whole lines; those before the last good control
-        )
+        self.size = self.proven = 0  # bytes in whole lines, and those before the last good control
 
     def __enter__(self):
         self.file = self.path.open("ab+")
@@ -76,6 +68,7 @@ class Journal:
         """The result of these files of this student, if there is one."""
         return self.known.get((order.student, order.digest), (0, None))[1]
 
+    @property
     def unproven(self) -> int:
         """How many results no control has proven yet."""
         return sum(start >= self.proven for start, _ in self.known.values())
@@ -92,11 +85,9 @@ class Journal:
         """A control was good that began when the journal had this size: what stands before it counts."""
         self._write({"proven": size})
 
-    def withdraw(self) -> int:
-        """A control was bad: nothing counts since the last good one. How many results that were."""
-        lost = self.unproven()
+    def withdraw(self) -> None:
+        """A control was bad: nothing counts since the last good one."""
         self._write({"withdrawn": self.proven})
-        return lost
 
     def _write(self, data: dict) -> None:
         line = json.dumps(data).encode() + b"\n"
@@ -118,17 +109,14 @@ class Journal:
 
 
 def _result(data: dict) -> Result:
+    files = tuple(Graded(**_tuples(x) | {"verdicts": _verdicts(x)}) for x in data["files"])
     protections = tuple((name, state) for name, state in data["protections"])
-    return Result(
-        **data | {"files": tuple(map(_graded, data["files"])), "protections": protections}
-    )
+    return Result(**data | {"files": files, "protections": protections})
 
 
-def _graded(data: dict) -> Graded:
-    verdicts = tuple(
-        Verdict(**verdict | {"findings": tuple(verdict["findings"])})
-        for verdict in data["verdicts"]
-        if load(verdict["name"])
-    )
-    texts = {key: tuple(data[key]) for key in ("problems", "notes")}
-    return Graded(**data | {"verdicts": verdicts} | texts)
+def _verdicts(graded: dict) -> tuple[Verdict, ...]:
+    return tuple(Verdict(**_tuples(x)) for x in graded["verdicts"] if load(x["name"]))
+
+
+def _tuples(data: dict) -> dict:
+    return {key: tuple(x) if isinstance(x, list) else x for key, x in data.items()}

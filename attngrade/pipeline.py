@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from threading import Event
 
 from tqdm import tqdm
 
-from attngrade import File, Order, Result
+from attngrade import File, Graded, Order, Result
 from attngrade.control import controlled
 from attngrade.journal import Journal
 from attngrade.pool import Crew
@@ -20,7 +20,7 @@ from attngrade.table import Run, Table
 
 IN_FORCE = "in force"
 MOST_FILES, MOST_BYTES = 200, 200 * 10**6  # of one student
-TOO_MUCH = f"More than {MOST_FILES} files or {MOST_BYTES // 10**6} MB were handed in; this one was not read."
+TOO_MUCH = f"It was not read: one student may hand in {MOST_FILES} files and 200 MB."
 
 Found = list[tuple[str, Path]]
 
@@ -36,7 +36,7 @@ def mark(
     """Grade what the journal does not know yet, and write the tables and pages.
 
     Args:
-        found: the student and the path of everything that was handed in, by student.
+        found: the student and the path of everything that was handed in, sorted by student.
         folder: that of the submissions.
         out: that of the results, locked by us.
         settings: how to grade.
@@ -48,11 +48,9 @@ def mark(
         Stopped: a control has failed, or there is nobody who grades.
     """
     results: list[Result] = []
-    total = len({student for student, _ in found})
-    with (
-        Journal(out, settings.mark) as journal,
-        tqdm(total=total, unit="student", mininterval=0.5, dynamic_ncols=True) as bar,
-    ):
+    students = len({student for student, _ in found})
+    bar = tqdm(total=students, unit="student", mininterval=0.5, dynamic_ncols=True)
+    with Journal(out, settings.mark) as journal, bar:
 
         def take(result: Result) -> None:
             results.append(result)
@@ -67,8 +65,8 @@ def mark(
                     yield order
 
         left = unknown()
-        first = [one for one in [next(left, None)] if one]
-        if first or journal.unproven():
+        first = list(islice(left, 1))
+        if first or journal.unproven:
             with workers() as crew:
                 for result in controlled(crew, chain(first, left), settings, journal):
                     if result.complete:
@@ -92,29 +90,26 @@ def orders(found: Found, folder: Path) -> Iterator[Order]:
         yield Order(student, tuple(files))
 
 
-def compared(results: Iterable[Result]) -> list[Result]:
-    """With notes for the teacher where the same work was handed in by several."""
-    results = list(results)
+def compared(results: list[Result]) -> list[Result]:
+    """With a note for the teacher where several have handed in the same work."""
     notes = alike((x.student, one.file, one.likeness) for x in results for one in x.files)
 
-    def noted(one):
+    def noted(one: Graded) -> Graded:
         return replace(one, notes=(*one.notes, notes[one.file])) if one.file in notes else one
 
     return [replace(x, files=tuple(map(noted, x.files))) for x in results]
 
 
 def run_of(results: Iterable[Result], settings: Settings) -> Run:
-    """How the class was graded. One student graded without a sandbox makes all unofficial."""
+    """How the class was graded. One student who was graded without a sandbox makes all unofficial."""
     ran = sorted((x for x in results if x.protections), key=lambda x: x.student)
     unofficial = sum(not x.official for x in ran)
-    problems = []
+    problems = ()
     if 0 < unofficial < len(ran):
-        problems.append(
-            f"{unofficial} of {len(ran)} students were graded without a sandbox; "
-            "--require-sandbox grades them again."
-        )
-    merged: dict[str, str] = {}  # in force for all of them; else a reason why not
+        counted = f"{unofficial} of {len(ran)} students were graded without a sandbox"
+        problems = (f"{counted}; --require-sandbox grades them again.",)
+    states: dict[str, str] = {}  # in force for all of them; else a reason why not
     for name, state in chain.from_iterable(x.protections for x in ran):
-        if merged.get(name, IN_FORCE) == IN_FORCE:
-            merged[name] = state
-    return Run(not unofficial, tuple(merged.items()), tuple(problems), settings.mark[:12])
+        if states.get(name, IN_FORCE) == IN_FORCE:
+            states[name] = state
+    return Run(not unofficial, tuple(states.items()), problems, settings.mark[:12])

@@ -1,4 +1,4 @@
-"""Who grades: threads of this machine, each waiting for a process of its own, or workers of dask."""
+"""Who grades: threads here, of which each waits for a process of its own, or workers of dask."""
 
 import logging
 import multiprocessing
@@ -20,6 +20,7 @@ from attngrade.settings import NoSandbox, Settings, Stopped, fingerprint
 
 # Seconds that a scheduler may take to answer, and that a run may be without any worker.
 ANSWERING, PATIENCE = 10, 120
+Work = tuple[Order, Settings, object]  # the last is handed back with the result
 
 
 class Crew(NamedTuple):
@@ -35,28 +36,21 @@ class Crew(NamedTuple):
     workers: Callable[[], int]
     grade: Callable[[Order, Settings], Result]
 
-    def results(
-        self, work: Iterable[tuple[Order, Settings, object]]
-    ) -> Iterator[tuple[object, Result]]:
-        """The result of every order with what it was labelled, as they are ready.
-
-        Not more orders are taken than there are workers, so that no class need fit into memory.
+    def results(self, work: Iterable[Work]) -> Iterator[tuple[object, Result]]:
+        """The results, as they are ready. No more orders are at hand than there are workers.
 
         Raises:
-            NoSandbox: the settings demand a sandbox, and a worker has none.
             Stopped: there are no workers, or they have another version of the course.
         """
         work, going = iter(work), {}
         while True:
-            for order, settings, label in islice(work, max(1, self.workers()) - len(going)):
+            for order, settings, label in islice(work, max(0, (self.workers() or 1) - len(going))):
                 going[self.executor.submit(self.grade, order, settings)] = order, label
             if not going:
                 return
             done = wait(going, PATIENCE, FIRST_COMPLETED).done
             if not done and not self.workers():
-                raise Stopped(
-                    "There is no worker. Start one, and give the same command again to go on"
-                )
+                raise Stopped("There is no worker. Start one, and give the same command again")
             for future in done:
                 order, label = going.pop(future)
                 yield label, _result(future, order)
@@ -68,23 +62,16 @@ def _result(future: Future, order: Order) -> Result:
     except (NoSandbox, Stopped):
         raise
     except CancelledError:
-        raise Stopped(
-            "The scheduler of dask is gone. Give the same command again to go on"
-        ) from None
-    except Exception as error:  # of ours, or of the machine on which it ran
+        raise Stopped("The scheduler of dask is gone. Give the same command again") from None
+    except Exception as error:  # of ours, or of the machine on which it ran: nobody's 0
         why = f"Grading it failed, with {type(error).__name__}: {error}"[:300]
-        return open_result(order, f"{why}. Give the same command again, or look at it by hand.")
-
-
-def open_result(order: Order, why: str) -> Result:
-    """The result of a student whom the grader failed: not graded, and tried again by the next run."""
-    files = tuple(Graded(file.name, file.digest, (), (why,)) for file in order.files)
-    return Result(order.student, order.digest, files, complete=False)
+        files = tuple(Graded(file.name, file.digest, (), (why,)) for file in order.files)
+        return Result(order.student, order.digest, files, complete=False)
 
 
 @contextmanager
 def local(workers: int) -> Iterator[Crew]:
-    """So many threads on this machine. Who leaves early does not wait for them."""
+    """So many threads. Who leaves early does not wait for them."""
     executor = ThreadPoolExecutor(workers)
     try:
         yield Crew(executor, lambda: workers, grader.grade)
@@ -113,10 +100,10 @@ def cluster(address: str) -> Iterator[Crew]:
         return 0
 
     with client, silence_logging_cmgr(logging.CRITICAL):
-        yield Crew(client.get_executor(pure=False), workers, _grade)
+        yield Crew(client.get_executor(pure=False), workers, grade_far)
 
 
-def _grade(order: Order, settings: Settings) -> Result:
+def grade_far(order: Order, settings: Settings) -> Result:
     """What a worker of dask does."""
     if fingerprint() != settings.course:
         raise Stopped(

@@ -1,9 +1,8 @@
-"""How a class is graded: what every machine that grades it must agree on."""
+"""How a class is graded: what all who grade must agree on."""
 
 import hashlib
 import hmac
 import importlib.metadata
-import os
 import secrets
 from dataclasses import dataclass, field
 from functools import cache
@@ -11,8 +10,10 @@ from pathlib import Path
 
 from attncourse import grading
 from attncourse.grading.exercises import load, names
+from attngrade.sandbox.limits import Limits
 
-SECRET_BYTES, SHORTEST_SECRET = 32, 16
+MIB = 2**20
+SHORTEST_SECRET = 16
 
 
 class NoSandbox(Exception):
@@ -44,6 +45,11 @@ class Settings:
     sandbox: bool = False
     course: str = ""
     bubblewrap: bool = True
+
+    @property
+    def limits(self) -> Limits:
+        """Of one sandbox."""
+        return Limits(self.memory * MIB)
 
     @property
     def mark(self) -> str:
@@ -78,11 +84,9 @@ def secret_in(path: Path) -> bytes:
     if not path.exists():
         part = path.with_name(f".{path.name}.part")
         part.unlink(missing_ok=True)
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(SECRET_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        part.touch(0o600, exist_ok=False)
+        part.write_bytes(secrets.token_bytes(32))
+        part.replace(path)
     secret = path.read_bytes()
     if len(secret) < SHORTEST_SECRET:
         raise ValueError(
