@@ -116,7 +116,7 @@ def _summary(table: "Table", out: Path) -> list[str]:
     run, students = table.run, len(table.rows)
     whole = [row.points for row in table.rows if row.complete]
     mean = f", {sum(whole) / len(whole):.1f} of {table.out_of} points on average" if whole else ""
-    failed = [f"Not graded: {row.student}." for row in table.rows if not row.complete]
+    failed = f"{students - len(whole)} not graded, as the grader failed there: give the same command again."
     weak = [f"{name}: {state}" for name, state in run.protections if state != "in force"]
     verdict = "official" if run.official else f"unofficial: {weak[0]}"
     return [
@@ -130,7 +130,7 @@ def _summary(table: "Table", out: Path) -> list[str]:
         *(f"In force: {name}." for name, state in run.protections if state == "in force"),
         *(f"Not in force: {name}." for name in weak),
         *run.problems,
-        *(failed and [*failed, "There the grader failed: give the same command again."]),
+        *([failed] if len(whole) < students else []),
         *([f"These scores are {verdict}."] if run.protections else []),
     ]
 

@@ -1,8 +1,8 @@
-"""A result of grading, for tests of what happens to it."""
+"""Results of grading, and who grades without doing it, for tests of what happens to them."""
 
 from attncourse.grading.exercise import Verdict
-from attngrade import Graded
-from attngrade.journal import Result
+from attngrade import Graded, Result
+from attngrade.control import EXERCISE
 
 VERDICTS = (
     Verdict("causal_mask", "failed", 0, 1, ("called with 3, 5: wrong", "\ud800"), "The mask."),
@@ -12,5 +12,12 @@ PROTECTIONS = (("a wall", "in force"), ("a roof", "it leaks"))
 
 
 def result(student="anna", digest="d1", **more) -> Result:
-    graded = Graded(student, f"{student}.ipynb", digest, VERDICTS, ("cell 3 raised ValueError",))
-    return Result(graded, "likeness", False, PROTECTIONS, **more)
+    file = Graded(f"{student}.ipynb", "f1", VERDICTS, ("cell 3 raised ValueError",), ("a note",))
+    return Result(student, digest, (file,), **{"official": False, "protections": PROTECTIONS} | more)
+
+
+def passes(order, settings) -> Result:
+    """Instead of `attngrade.grader.grade`: everybody, a control too, gets the points of one exercise."""
+    verdicts = (Verdict(EXERCISE, "passed", 3, 3),)
+    files = tuple(Graded(file.name, file.digest, verdicts) for file in order.files)
+    return Result(order.student, order.digest, files, protections=(("a wall", "in force"),))
