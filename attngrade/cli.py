@@ -90,7 +90,7 @@ def _grade(options: argparse.Namespace) -> int:
     from attngrade.journal import locked
     from attngrade.pipeline import mark
     from attngrade.pool import cluster, local
-    from attngrade.sandbox.sandbox import refuse_private
+    from attngrade.sandbox.bwrap import refuse_private
     from attngrade.submissions import handed_in
 
     folder, out = options.submissions, options.out

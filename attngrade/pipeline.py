@@ -14,11 +14,11 @@ from attngrade.control import controlled
 from attngrade.journal import Journal
 from attngrade.pool import Crew
 from attngrade.report import write
+from attngrade.sandbox.limits import IN_FORCE
 from attngrade.settings import Settings
 from attngrade.submissions import alike, contents
 from attngrade.table import Run, Table
 
-IN_FORCE = "in force"
 MOST_FILES, MOST_BYTES = 200, 200 * 10**6  # of one student
 TOO_MUCH = f"It was not read: one student may hand in {MOST_FILES} files and 200 MB."
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from attncourse import grading
 from attncourse.grading.exercises import load, names
-from attngrade.sandbox.limits import Limits
+from attngrade.sandbox.limits import MIB, Limits
 
-MIB = 2**20
 SHORTEST_SECRET = 16
 
 
