@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+from ast import get_source_segment
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import nbformat
@@ -11,7 +14,7 @@ from nbformat.v4.convert import upgrade_cell
 from attncourse.grading.exercises import CHAPTERS, chapter_of
 from attngrade import Cell, File, Notebook
 from attngrade.notes import library_attention
-from attngrade.piece import Piece, answers, with_python
+from attngrade.piece import Piece, chapters_of_answers
 from attngrade.repair import grade_ids, repair
 
 MOST_CELLS = 2000
@@ -31,70 +34,37 @@ def read(file: File) -> Notebook:
         return Notebook(problems=(file.problem,))
     problems: list[str] = []
     try:
-        pieces = with_python(_pieces(file.data, problems))
+        pieces = list(_pieces(_cells(file.data), problems))
         code = repair(pieces, problems)
         chapters = _chapters(code, pieces)
-        if not chapters:
-            problems.append("It has no check(...) cell and no answer of this course.")
+        notes, likeness = library_attention(code), _likeness(code)
     except Exception as error:  # one strange file must not stop a class
-        known = str(error) if isinstance(error, Unreadable) else ""
-        problems.append(known or f"Reading it failed unexpectedly, with {type(error).__name__}.")
-        same = file.digest if file.data.strip() else ""
-        return Notebook(problems=tuple(problems), likeness=same)
-    if len(problems) > MOST_PROBLEMS:
-        more = len(problems) - MOST_PROBLEMS
-        problems[MOST_PROBLEMS:] = [f"There are {more} more problems of this kind."]
-    cells = tuple(Cell(piece.number, piece.python) for piece in code)
-    return Notebook(cells, chapters, tuple(problems), library_attention(code), _likeness(code))
+        why = f"Reading it failed unexpectedly, with {type(error).__name__}."
+        why = str(error) if isinstance(error, Unreadable) else why
+        return Notebook(problems=(why,), likeness=file.digest if file.data.strip() else "")
+    if not chapters:
+        problems.append("It has no check(...) cell and no answer of this course.")
+    if more := problems[MOST_PROBLEMS:]:
+        problems[MOST_PROBLEMS:] = [f"There are {len(more)} more problems of this kind."]
+    cells = tuple(Cell(piece.number, piece.source) for piece in code)
+    return Notebook(cells, chapters, tuple(problems), notes, likeness)
 
 
-def _pieces(data: bytes, problems: list[str]) -> list[Piece]:
-    """The cells that are code or were; ``problems`` gets a sentence for each that is left out."""
-    pieces, room = [], MOST_CODE
-    notebook = _notebook(data, problems)
-    for number, cell in enumerate(_cells(notebook), start=1):
-        try:
-            piece = _piece(number, cell if "cells" in notebook else _upgraded(cell), problems)
-        except (AttributeError, TypeError, ValueError) as error:
-            problems.append(f"Cell {number} is no cell: {error}; left out.")
-            continue
-        if piece.kind != "code" and piece.grade_id not in grade_ids():
-            continue
-        if len(piece.source) > min(LARGEST_CELL, room):
-            why = "holds more text than anyone types" if room > LARGEST_CELL else "is too much"
-            problems.append(f"Cell {number} {why} ({len(piece.source):,} characters); left out.")
-            continue
-        room -= len(piece.source)
-        pieces.append(piece)
-    return pieces
-
-
-def _notebook(data: bytes, problems: list[str]) -> dict:
+def _cells(data: bytes) -> list[Any]:
+    """What stands where the cells of a notebook stand, in the form of nbformat 4 as far as it can be."""
     if not data.strip():
         raise Unreadable("The file is empty; expected a notebook.")
     try:
-        text = data.decode(json.detect_encoding(data))
-    except UnicodeDecodeError:
-        text = data.decode("utf-8", "replace")
-        problems.append("The file holds bytes that are no text; they were replaced.")
-    try:
-        notebook = json.loads(text.removeprefix("\ufeff"))
+        notebook = json.loads(data.decode(json.detect_encoding(data), "replace"))
     except RecursionError:
         raise Unreadable("The file nests lists in lists too deeply; expected a notebook.") from None
     except ValueError as error:
         why = f"it cannot be read as JSON ({str(error)[:100]})"
         raise Unreadable(f"The file is no notebook: {why}. Expected an .ipynb file.") from None
-    if not isinstance(notebook, dict):
-        raise Unreadable("The file is JSON, but no notebook: expected an object with cells.")
-    return notebook
-
-
-def _cells(notebook: dict) -> list:
-    """The cells of nbformat 4, or those of the worksheets of nbformat 3."""
-    cells = notebook.get("cells")
-    if cells is None and isinstance(notebook.get("worksheets"), list):
-        sheets = [x.get("cells") for x in notebook["worksheets"] if isinstance(x, dict)]
-        cells = [cell for some in sheets if isinstance(some, list) for cell in some]
+    cells = notebook.get("cells") if isinstance(notebook, dict) else None
+    if cells is None and isinstance(notebook, dict):  # nbformat 3
+        with suppress(KeyError, TypeError):
+            cells = [_upgraded(x) for sheet in notebook["worksheets"] for x in sheet["cells"]]
     if not isinstance(cells, list):
         raise Unreadable("The file is JSON, but no notebook: expected an object with cells.")
     if len(cells) > MOST_CELLS:
@@ -103,50 +73,60 @@ def _cells(notebook: dict) -> list:
     return cells
 
 
-def _upgraded(cell: Any) -> dict:
-    """A cell of nbformat 3 as one of nbformat 4."""
-    return upgrade_cell(nbformat.from_dict({**cell, "outputs": []}))
+def _upgraded(cell: Any) -> Any:
+    with suppress(AttributeError, TypeError):
+        return upgrade_cell(nbformat.from_dict({**cell, "outputs": []}))
+    return cell
 
 
-def _piece(number: int, cell: dict, problems: list[str]) -> Piece:
-    source = cell.get("source", "")
+def _pieces(cells: list[Any], problems: list[str]) -> Iterator[Piece]:
+    """The cells that are code, or were; ``problems`` gets a sentence for each that is left out."""
+    room = MOST_CODE
+    for number, cell in enumerate(cells, start=1):
+        grade_id = ""
+        with suppress(KeyError, TypeError):
+            grade_id = str(cell["metadata"]["nbgrader"]["grade_id"])
+        try:
+            kind, source = str(cell.get("cell_type")), _text(cell.get("source", ""))
+        except (AttributeError, TypeError):
+            problems.append(f"Cell {number} is no cell, or its source is no text; left out.")
+            continue
+        if kind != "code" and grade_id not in grade_ids():
+            continue
+        if len(source) > min(LARGEST_CELL, room):
+            problems.append(f"Cell {number} is too much ({len(source):,} characters); left out.")
+            continue
+        room -= len(source)
+        yield Piece(number, kind, source, grade_id)
+
+
+def _text(source: str | list[str]) -> str:
     if isinstance(source, list):
         ended = any(line.endswith("\n") for line in source[:-1])
         source = ("" if ended else "\n").join(source)
-    if "\0" in source:
-        problems.append(f"Cell {number} held null bytes, which were left out.")
-    source = source.replace("\0", "").replace("\ufeff", "")
-    source = source.replace("\r\n", "\n").replace("\r", "\n")
-    source = source.encode("utf-8", "replace").decode()  # half a character, which no text may hold
-    return Piece(number, str(cell.get("cell_type", ""))[:20], source, _grade_id(cell))
-
-
-def _grade_id(cell: dict) -> str:
-    metadata = cell.get("metadata")
-    mark = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-    grade_id = mark.get("grade_id") if isinstance(mark, dict) else None
-    return grade_id if isinstance(grade_id, str) else ""
+    source = (
+        source.replace("\0", "").replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
+    )
+    return source.encode("utf-8", "replace").decode()  # half a character is none
 
 
 def _chapters(code: list[Piece], pieces: list[Piece]) -> tuple[str, ...]:
     """By the checks and nbgrader's ids; where both are gone, by answers of one chapter alone."""
+    ids = grade_ids()
     asked = {name for piece in code for name in piece.checks}
-    asked |= {grade_ids()[p.grade_id] for p in pieces if p.grade_id in grade_ids()}
+    asked |= {ids[piece.grade_id] for piece in pieces if piece.grade_id in ids}
     found = set(map(chapter_of, asked))
     if not found:
-        bound = {name for piece in code for name in piece.bound.keys() & answers().keys()}
-        votes = Counter(next(iter(answers()[x])) for x in bound if len(answers()[x]) == 1)
+        of_answer = chapters_of_answers()
+        given = [of_answer[x] for x in {x for p in code for x in p.bound} if x in of_answer]
+        votes = Counter(chapter for only in given if len(only) == 1 for chapter in only)
         found = {chapter for chapter, n in votes.items() if n == max(votes.values())}
     return tuple(chapter for chapter in CHAPTERS if chapter in found)
 
 
 def _likeness(code: list[Piece]) -> str:
     """The same for the same code, white space apart; empty where there is hardly an answer in it."""
-    typed = 0
-    for piece in code:
-        lines = piece.python.split("\n")
-        for given in (piece.bound[name] for name in piece.answers()):
-            if hasattr(given, "body"):
-                typed += len("".join("".join(lines[given.lineno - 1 : given.end_lineno]).split()))
-    whole = "\n".join("".join(piece.python.split()) for piece in code)
+    given = [(p.source, x) for p in code for x in p.answers.values() if hasattr(x, "body")]
+    typed = sum(len("".join(get_source_segment(source, x).split())) for source, x in given)
+    whole = "\n".join("".join(piece.source.split()) for piece in code)
     return hashlib.sha256(whole.encode()).hexdigest() if typed > BY_CHANCE else ""

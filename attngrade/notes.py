@@ -14,7 +14,7 @@ LIBRARY = {
 
 def library_attention(pieces: list[Piece]) -> tuple[str, ...]:
     """A sentence for each answer that names it, itself or in what it is made of."""
-    given = [(piece.number, name) for piece in pieces for name in sorted(piece.answers())]
+    given = [(piece.number, name) for piece in pieces for name in sorted(piece.answers)]
     bound = {name: statement for piece in pieces for name, statement in piece.bound.items()}
     notes = []
     for number, answer in given:

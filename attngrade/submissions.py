@@ -86,44 +86,39 @@ def shown(name: str | Path) -> str:
 
 def _all_in(folder: Path) -> Iterator[tuple[str, Path]]:
     try:
-        entries = list(_visible(folder))
-    except FileNotFoundError:
-        raise ValueError(f"the folder {shown(folder)} does not exist; {_EXPECTED}") from None
-    except NotADirectoryError:
-        raise ValueError(f"{shown(folder)} is no folder; {_EXPECTED}") from None
+        entries = _visible(folder)
     except OSError as error:
-        raise ValueError(f"{shown(folder)} cannot be read: {error.strerror}") from None
+        why = f"the folder {shown(folder)} cannot be read: {error.strerror}"
+        raise ValueError(f"{why}; {_EXPECTED}") from None
     for entry in entries:
         path = Path(entry.path)
         if entry.is_dir(follow_symlinks=False):
-            yield from ((entry.name, inside) for inside in _of_one_student(path))
+            found = list(_below(path))
+            notebooks = [
+                x for x in found if x.suffix.lower() == ".ipynb" or x.is_symlink() or x.is_dir()
+            ]
+            yield from ((entry.name, x) for x in notebooks or found or [path])
         else:
             yield path.stem, path
 
 
-def _visible(folder: Path) -> Iterator[os.DirEntry]:
-    with os.scandir(folder) as entries:
-        yield from (e for e in entries if not e.name.startswith(".") and e.name != _LEFT_OUT)
-
-
-def _of_one_student(folder: Path) -> list[Path]:
-    notebooks, others, folders = [], [], [folder]
+def _below(folder: Path) -> Iterator[Path]:
+    """All files of one student, and the folders that cannot be read: trying again will say why."""
+    folders = [folder]
     while folders:
         inside = folders.pop()
         try:
-            entries = list(_visible(inside))
+            entries = _visible(inside)
         except OSError:
-            notebooks.append(inside)  # reading it again will say why
+            yield inside
             continue
-        for entry in entries:
-            path = Path(entry.path)
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(path)
-            elif entry.is_symlink() or path.suffix.lower() == ".ipynb":
-                notebooks.append(path)
-            else:
-                others.append(path)
-    return notebooks or others or [folder]
+        folders += [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False)]
+        yield from (Path(e.path) for e in entries if not e.is_dir(follow_symlinks=False))
+
+
+def _visible(folder: Path) -> list[os.DirEntry]:
+    with os.scandir(folder) as entries:
+        return [e for e in entries if not e.name.startswith(".") and e.name != _LEFT_OUT]
 
 
 def _bytes_of(path: Path, root: Path) -> bytes:

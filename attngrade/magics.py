@@ -1,0 +1,34 @@
+"""What a notebook allows beside Python, as IPython turns it into calls of ``get_ipython()``."""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+from IPython.core.inputtransformer2 import TransformerManager
+
+from attngrade.piece import Piece, parse
+
+# IPython reads the whole cell again for each magic, and its patterns take quadratic time in a line: so
+# many characters a notebook, all readings together, and no line that is longer than anybody types.
+MOST_READ = 1_000_000
+LONGEST_LINE = 1000
+
+_RUN_THE_BODY = re.compile(r"\s*%%(?:capture|prun|time|timeit)\b.*\n")  # as Python, here
+_MAGIC = re.compile(r"^[ \t]*[!%?,;/]|=[ \t]*[!%]|\?[ \t]*$", re.MULTILINE)
+
+
+def as_python(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """The cells without magics; one that is no Python even so, or is hard to read, stays as it is."""
+    room, transform = MOST_READ, TransformerManager().transform_cell
+    for piece in pieces:
+        source = piece.source
+        while body := _RUN_THE_BODY.match(source):
+            source = source[body.end() :]
+        if not parse(source):
+            readings = len(source) * (1 + len(_MAGIC.findall(source)))
+            if readings <= room and max(map(len, source.splitlines()), default=0) <= LONGEST_LINE:
+                room -= readings
+                with suppress(Exception):  # running it will tell the same slip
+                    source = transform(source).removesuffix("\n")
+        yield replace(piece, source=source)
