@@ -2,19 +2,52 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
 
 from attncourse.grading.allocations import Allocations, made_by
 
-Arguments = tuple[list, dict[str, Any]]
+
+@dataclass(frozen=True)
+class Question:
+    """One call, and what is wanted of it.
+
+    Args:
+        args, kwargs: the answer gets copies of them.
+        gradients: also the gradients of all ``args`` of floating point.
+        beside: tensors that the answer holds anyway, such as its parameters: gradients of those that want
+            some, and whether they were left alone.
+    """
+
+    args: tuple
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    gradients: bool = False
+    beside: tuple[Tensor, ...] = ()
+
+
+class Outcome(NamedTuple):
+    """What one call gave.
+
+    Args:
+        output: as it was returned.
+        gradients: of each input in turn, None where none can reach it; or the error that they raised.
+        changed: the places of the tensors, among all of the call, that are not what they were.
+    """
+
+    output: Any
+    gradients: list[Tensor | None] | BaseException
+    changed: list[int]
 
 
 class Answer(Protocol):
     """What judges ask of an answer."""
 
-    def results(self, calls: list[Arguments]) -> list[Callable[[], Any]]:
-        """For each call a function that gives its result, or raises what it raised."""
+    def results(self, calls: list[Question]) -> list[Callable[[], Outcome]]:
+        """For each call a function that gives its outcome, or raises what it raised."""
 
     def allocations(self, *args: Any) -> Allocations:
         """How large the tensors are that a call makes on its way."""
@@ -27,7 +60,7 @@ class RemoteAnswer(ABC):
     """
 
     @abstractmethod
-    def results(self, calls: list[Arguments]) -> list[Callable[[], Any]]: ...
+    def results(self, calls: list[Question]) -> list[Callable[[], Outcome]]: ...
 
     @abstractmethod
     def allocations(self, *args: Any) -> Allocations: ...
@@ -47,8 +80,8 @@ class LocalAnswer:
     def __init__(self, function: Callable):
         self.function = function
 
-    def results(self, calls: list[Arguments]) -> list[Callable[[], Any]]:
-        return [partial(self.function, *args, **kwargs) for args, kwargs in calls]
+    def results(self, calls: list[Question]) -> list[Callable[[], Outcome]]:
+        return [partial(look, self.function, question) for question in calls]
 
     def allocations(self, *args: Any) -> Allocations:
         return made_by(self.function, *args)
@@ -57,3 +90,49 @@ class LocalAnswer:
 def as_answer(answer: Callable) -> Answer:
     """The answer itself if it is remote, else a `LocalAnswer`."""
     return answer if isinstance(answer, RemoteAnswer) else LocalAnswer(answer)
+
+
+def look(function: Callable, question: Question) -> Outcome:
+    """Call a function on copies, in the process in which it lives."""
+    torch.default_generator.manual_seed(0)  # torch.manual_seed formats a stack, three times
+    args = [_copy(x, question.gradients) for x in question.args]
+    kwargs = {name: _copy(x, False) for name, x in question.kwargs.items()}
+    given = tensors_in((*args, *kwargs.values(), *question.beside))
+    before, inputs = [x.detach().clone() for x in given], [x for x in given if x.requires_grad]
+    output = function(*args, **kwargs)
+    gradients = []
+    if question.gradients:
+        try:
+            gradients = gradients_of(output, inputs)
+        except (Exception, SystemExit) as error:
+            gradients = error
+    now = enumerate(zip(given, before, strict=True))
+    return Outcome(output, gradients, [k for k, (x, y) in now if not torch.equal(x.detach(), y)])
+
+
+def tensors_in(values: Any) -> list[Tensor]:
+    """The tensors among these values."""
+    return [x for x in values if isinstance(x, Tensor)]
+
+
+def _copy(x: Any, wants_gradient: bool) -> Any:
+    """A copy that may be changed in place, so no leaf of the graph."""
+    if not isinstance(x, Tensor):
+        return x
+    copy = x.detach().clone()
+    return copy.requires_grad_() * 1 if wants_gradient and x.is_floating_point() else copy
+
+
+def gradients_of(output: Any, inputs: list[Tensor]) -> list[Tensor | None]:
+    """Gradients of a fixed random mixture of all outputs; None where no graph leads to the inputs."""
+    generator = torch.Generator().manual_seed(1)
+    outputs = output if isinstance(output, tuple | list) else [output]
+    total = sum(
+        (o * torch.randn(o.shape, generator=generator)).sum()
+        for o in outputs
+        if isinstance(o, Tensor) and o.is_floating_point()
+    )
+    if not isinstance(total, Tensor) or not total.requires_grad or not inputs:
+        return [None] * len(inputs)
+    found = torch.autograd.grad(total, inputs, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]

@@ -1,7 +1,7 @@
 """Judges layers: what does one store, and what does it compute and learn with known parameters?"""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -78,9 +78,7 @@ class Layers:
             p.data = known[name].clone()
         calls = self.calls(shape[1], seed)
         cases = [Case(label + c.label, (x, *c.args), c.kwargs) for c in calls]
-        for call in calls_of(learning(layer), cases, gradients=loud == 1):
-            case = replace(call.case, kwargs=call.case.kwargs | known)
-            call = replace(call, case=case, kwargs=call.kwargs | stored)
+        for call in calls_of(learning(layer), cases, loud == 1, stored):
             yield from observe_call(call, ["x", "attn_mask"])
 
 

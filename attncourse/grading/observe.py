@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncourse.grading.answer import RemoteAnswer, as_answer
+from attncourse.grading.answer import Outcome, Question, RemoteAnswer, as_answer
 from attncourse.grading.compare import NO_GRADIENT, Close, Raised, plain
 
 
@@ -28,31 +28,32 @@ class Case:
 
 @dataclass(frozen=True)
 class Call:
-    """A case, the copies of its inputs that the answer gets, and what gives the result."""
+    """A case, what it asks, and what gives the outcome.
+
+    Args:
+        beside: the question's, by their names.
+    """
 
     case: Case
-    args: list
-    kwargs: dict
-    gradients: bool
-    result: Callable[[], Any]
+    question: Question
+    beside: dict[str, Tensor]
+    result: Callable[[], Outcome]
 
 
-def calls_of(answer: Callable, cases: list[Case], gradients: bool) -> Iterator[Call]:
+def calls_of(
+    answer: Callable, cases: list[Case], gradients: bool, beside: dict[str, Tensor] | None = None
+) -> Iterator[Call]:
     """One `Call` per case. A remote answer runs all of them in one round trip, now."""
+    beside = beside or {}
     batches = [cases] if isinstance(answer, RemoteAnswer) else [[case] for case in cases]
     for batch in batches:
-        wanted = [gradients and case.gradients for case in batch]
-        given = [
-            (
-                [_copy(x, want) for x in case.args],
-                {name: _copy(x, False) for name, x in case.kwargs.items()},
-            )
-            for case, want in zip(batch, wanted, strict=True)
+        asked = [
+            Question(x.args, x.kwargs, gradients and x.gradients, tuple(beside.values()))
+            for x in batch
         ]
-        torch.default_generator.manual_seed(0)
-        results = as_answer(answer).results(given)
-        for case, call, want, result in zip(batch, given, wanted, results, strict=True):
-            yield Call(case, *call, want, result)
+        results = as_answer(answer).results(asked)
+        for case, question, result in zip(batch, asked, results, strict=True):
+            yield Call(case, question, beside, result)
 
 
 def run(call: Callable, *args: Any) -> Any:
@@ -74,18 +75,31 @@ def run(call: Callable, *args: Any) -> Any:
 
 def observe_call(call: Call, names: list[str]) -> Iterator[tuple[str, Any]]:
     """Output, gradients of the inputs (called by ``names``), and whether these were left alone."""
-    case, label = call.case, call.case.label
-    torch.default_generator.manual_seed(0)
-    output = run(call.result)
-    if isinstance(output, Raised):
-        yield f"{label}, output", output
+    case, label, outcome = call.case, call.case.label, run(call.result)
+    if isinstance(outcome, Raised):
+        yield f"{label}, output", outcome
         return
-    given, before = (_named(names, x.args, x.kwargs) for x in (call, case))
-    yield f"{label}, output", _detached(output)
-    if call.gradients:
-        yield from _gradients(output, given, label)
-    changed = [name for name, x in given.items() if not torch.equal(x.detach(), before[name])]
+    yield f"{label}, output", _detached(outcome.output)
+    first = _named(names, case.args, {})
+    given = first | _named([], [], case.kwargs | call.beside)
+    if call.question.gradients:
+        wanted = [name for name, x in first.items() if x.is_floating_point()]
+        wanted += [name for name, x in call.beside.items() if x.requires_grad]
+        for name, gradient in zip(wanted, _told(outcome.gradients, len(wanted)), strict=True):
+            yield f"{label}, gradient of {name}", gradient
+    changed = [name for k, name in enumerate(given) if k in outcome.changed]
     yield f"{label}, inputs left unchanged", not changed or f"no, {' and '.join(changed)} changed"
+
+
+def _told(gradients: list[Tensor | None] | BaseException, count: int) -> list:
+    """What is seen of each gradient."""
+    if isinstance(gradients, BaseException):
+        return [run(_raise, gradients)] * count
+    return [NO_GRADIENT if x is None else x for x in gradients]
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def _named(names: list[str], args: Iterable, kwargs: dict) -> dict[str, Tensor]:
@@ -111,39 +125,6 @@ def in_float64(spec):
 
 def _double(x):
     return x.double() if isinstance(x, Tensor) and x.is_floating_point() else x
-
-
-def _copy(x, require_grad: bool):
-    if not isinstance(x, Tensor):
-        return x
-    copy = x.clone()
-    return copy.requires_grad_() * 1 if require_grad and x.is_floating_point() else copy
-
-
-def _gradients(output, given: dict[str, Tensor], label: str) -> Iterator[tuple[str, Any]]:
-    """Gradients of a fixed random mixture of all outputs."""
-    generator = torch.Generator().manual_seed(1)
-    outputs = output if isinstance(output, tuple | list) else [output]
-    inputs = {name: x for name, x in given.items() if x.requires_grad}
-
-    def found():
-        total = sum(
-            (o * torch.randn(o.shape, generator=generator)).sum()
-            for o in outputs
-            if isinstance(o, Tensor) and o.is_floating_point()
-        )
-        if not isinstance(total, Tensor) or not total.requires_grad:
-            return [NO_GRADIENT] * len(inputs)
-        found = torch.autograd.grad(total, list(inputs.values()), allow_unused=True)
-        return [
-            torch.zeros_like(x) if g is None else g
-            for x, g in zip(inputs.values(), found, strict=True)
-        ]
-
-    each = run(found)
-    each = [each] * len(inputs) if isinstance(each, Raised) else each
-    for name, gradient in zip(inputs, each, strict=True):
-        yield f"{label}, gradient of {name}", gradient
 
 
 def _detached(output):

@@ -1,5 +1,6 @@
-"""Calls across processes: gradients flow back, changed arguments are changed, warnings are heard again."""
+"""Calls across processes: many in one question, or one by one, with gradients that flow back."""
 
+import hashlib
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -8,9 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from attncourse.grading.allocations import Allocations, made_by
-from attncourse.grading.answer import RemoteAnswer
-from attngrade.sandbox.peer import Far, Peer, opened, reply_of
-from attngrade.sandbox.wire import Lost
+from attncourse.grading.answer import Outcome, Question, RemoteAnswer, look, tensors_in
+from attngrade.sandbox.peer import Far, Peer, described, opened, raised, reply_of
+from attngrade.sandbox.values import bounded
+from attngrade.sandbox.wire import expect
+
+MOST_GRAPHS, MOST_GRAPH_BYTES = 256, 2**28  # kept for gradients; older ones are forgotten
+MOST_WARNINGS = 3
 
 
 class StandIn(Far, RemoteAnswer):
@@ -19,29 +24,53 @@ class StandIn(Far, RemoteAnswer):
     def __call__(self, *args, **kwargs):
         return call(self.peer, self.far_id, args, kwargs)
 
-    def results(self, calls: list[tuple[list, dict]]) -> list[Callable]:
-        """Many calls in one message. For each a function that gives its result, or raises what it raised."""
-        asked = [order(args, kwargs) for args, kwargs in calls]
+    def results(self, calls: list[Question]) -> list[Callable[[], Outcome]]:
+        """Many calls in one message; the other side computes the gradients, too."""
+        asked = [[list(x.args), x.kwargs, x.gradients] for x in calls]
         replies = self.peer.ask("each", self.far_id, asked)
+        expect(isinstance(replies, list) and len(replies) == len(calls))
         return [
-            lambda reply=reply, given=given: taken(self.peer, opened(reply), *given)
-            for reply, given in zip(replies, calls, strict=True)
+            lambda reply=reply, question=question: outcome(opened(reply), question)
+            for reply, question in zip(replies, calls, strict=True)
         ]
 
-    def allocations(self, *args) -> Allocations:
+    def allocations(self, *args: Any) -> Allocations:
         """What its call makes on its way, as the other side says."""
-        return Allocations(*self.peer.ask("measure", self.far_id, list(args)))
+        told = self.peer.ask("measure", self.far_id, list(args))
+        expect(isinstance(told, tuple) and [type(x) for x in told] == [int, int, str, int])
+        return Allocations(*told)
 
-    def within(self, most_bytes: int, *args):
+    def within(self, most_bytes: int, *args: Any) -> Any:
         """Its result, if it takes no more memory than this beyond its arguments.
 
         Raises:
             Exception: it takes more.
         """
         self.peer.ask("hold", list(args))
-        held = sum(x.nbytes for x in args if isinstance(x, Tensor))
+        held = sum(x.nbytes for x in tensors_in(args))
         with self.peer.limited(most_bytes, held):
             return self.peer.ask("call_held", self.far_id)
+
+
+def outcome(told: Any, question: Question) -> Outcome:
+    """What the other side says of a call, if that can be.
+
+    Raises:
+        Lost: it cannot.
+    """
+    expect(isinstance(told, tuple) and len(told) == 3)
+    output, gradients, changed = told
+    count = len(tensors_in((*question.args, *question.kwargs.values())))
+    expect(isinstance(changed, list) and all(type(k) is int and 0 <= k < count for k in changed))
+    match gradients:
+        case [str(kind), str(message), bool(bare)]:
+            gradients = raised(kind, message, bare)
+        case _:
+            wanted = [x for x in tensors_in(question.args) if x.is_floating_point()]
+            expect(isinstance(gradients, list))
+            expect(len(gradients) == len(wanted) * question.gradients)
+            expect(all(x is None or isinstance(x, Tensor) for x in gradients))
+    return Outcome(output, gradients, changed)
 
 
 def call(peer: Peer, far_id: int, args: tuple, kwargs: dict, state: Any = None) -> Any:
@@ -50,32 +79,34 @@ def call(peer: Peer, far_id: int, args: tuple, kwargs: dict, state: Any = None) 
     Arguments that it changes are changed here, and gradients of the result flow back to ``args`` and
     to the parameters of ``state``, which is lent to a layer.
     """
-    return taken(peer, peer.ask("call", far_id, *order(args, kwargs, state)), args, kwargs, state)
+    # Whatever is random over there follows what was seeded here, and does not tell what it was.
+    drawn = int(torch.randint(2**62, ())).to_bytes(8)
+    seed = int.from_bytes(hashlib.sha256(drawn).digest()[:7])
+    told = peer.ask("call", far_id, list(args), kwargs, state, torch.is_grad_enabled(), seed)
+    return taken(peer, told, args, kwargs, state)
 
 
-def order(args: Iterable, kwargs: dict, state: Any = None) -> list:
-    """What the other side must know of a call."""
-    seed = torch.randint(2**62, ())  # whatever is random over there follows what was seeded here
-    return [list(args), kwargs, state, torch.is_grad_enabled(), int(seed)]
-
-
-def taken(peer: Peer, told: list, args: Iterable, kwargs: dict, state: Any = None) -> Any:
+def taken(peer: Peer, told: Any, args: Iterable, kwargs: dict, state: Any) -> Any:
     """The result of a call, of what `Calls.call` told of it."""
+    expect(isinstance(told, tuple) and len(told) == 5)
     result, changed, number, modes, said = told
-    given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-    stored = list(state["parameters"].values()) if state else []
-    for text in said[:3]:
-        warnings.warn(text, stacklevel=2)
-    with torch.no_grad():
-        for k, x in changed.items():
+    given = tensors_in((*args, *kwargs.values()))
+    for k, x in changed if isinstance(changed, list) else ():
+        same = type(k) is int and 0 <= k < len(given) and isinstance(x, Tensor)
+        expect(same and x.shape == given[k].shape)
+        with torch.no_grad():
             given[k].copy_(x)
+    expect(isinstance(said, list) and all(isinstance(text, str) for text in said))
+    for text in said[:MOST_WARNINGS]:
+        warnings.warn(text, stacklevel=2)
     if state:
+        expect(isinstance(modes, dict))
         state["training"] = modes
     if number is None:
         return detached(result)
+    stored = list(state["parameters"].values()) if state else []
     inputs = [x for x in (*given, *stored) if x.requires_grad]
-    outputs = tensors(result)
-    attached = iter(Attached.apply(peer, number, outputs, *inputs))
+    attached = iter(Attached.apply(peer, number, tensors(result), *inputs))
     return exchanged(result, lambda x: next(attached))
 
 
@@ -95,47 +126,88 @@ class Attached(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         found = ctx.peer.ask("vjp", ctx.number, list(grads))
-        if not isinstance(found, list) or len(found) != ctx.count:
-            raise Lost("it sent another number of gradients than there are inputs")
+        right = isinstance(found, list) and len(found) == ctx.count
+        expect(right, "it sent another number of gradients than there are inputs")
         return None, None, None, *found
 
 
 class Calls:
-    """Serves calls of our own objects, and keeps their graphs for the gradients."""
+    """Serves calls of our own objects, and keeps some of their graphs for the gradients.
 
-    def __init__(self, objects: Callable[[], list]):
-        self.objects, self.graphs, self.held = objects, [], []
+    Args:
+        objects: those that the other side may call, by their numbers.
+        lends: the other side may put numbers into our layers, and seeds what is random here.
+    """
+
+    def __init__(self, objects: Callable[[], list], lends: bool = False):
+        self.objects, self.lends, self.held = objects, lends, []
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all graphs."""
+        self.graphs: dict[int, tuple[list[Tensor], list[Tensor], int]] = {}
+        self.made = self.kept_bytes = 0
 
     def call(self, far_id: int, args: list, kwargs: dict, state: Any, grad: bool, seed: int):
         """The result, changed arguments, the number of the graph, the modes of a layer, warnings."""
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed formats a stack, three times
         answer = self.objects()[far_id]
-        stored = lend(answer, state) if state else []
-        leaves = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.requires_grad]
+        if self.lends:
+            torch.default_generator.manual_seed(seed)
+        stored = lend(answer, state) if state and self.lends else []
+        leaves = [x for x in tensors_in((*args, *kwargs.values())) if x.requires_grad]
         # as for a judge in this process: the function gets no leaf, so it may change its input in place
         fresh = {id(x): x * 1 for x in leaves}
         args = [fresh.get(id(x), x) for x in args]
         kwargs = {name: fresh.get(id(x), x) for name, x in kwargs.items()}
-        given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+        given = tensors_in((*args, *kwargs.values()))
         before = [x.detach().clone() for x in given]
         with torch.set_grad_enabled(grad), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            result = answer(*args, **kwargs)
-        said = [str(x.message) for x in said[:3]]
-        changed = {
-            k: x.detach() for k, x in enumerate(given) if not torch.equal(x.detach(), before[k])
-        }
+            result = bounded(answer(*args, **kwargs))
+        said = [str(x.message) for x in said[:MOST_WARNINGS]]
+        pairs = enumerate(zip(given, before, strict=True))
+        changed = [[k, x.detach()] for k, (x, y) in pairs if not torch.equal(x.detach(), y)]
         modes = modes_of(answer) if state else None
-        outputs = tensors(result)
-        if not grad or not any(x.requires_grad for x in outputs):
+        if not grad or not any(x.requires_grad for x in tensors(result)):
             return detached(result), changed, None, modes, said
         inputs = [*fresh.values(), *(p for p in stored if p.requires_grad)]
-        self.graphs.append((outputs, inputs))
-        return result, changed, len(self.graphs) - 1, modes, said
+        return result, changed, self.keep(tensors(result), inputs), modes, said
+
+    def keep(self, outputs: list[Tensor], inputs: list[Tensor]) -> int:
+        """The number under which `vjp` finds a graph, until there are too many later ones."""
+        size = sum(x.untyped_storage().nbytes() for x in (*outputs, *inputs))
+        self.made += 1
+        self.graphs[self.made] = outputs, inputs, size
+        self.kept_bytes += size
+        while len(self.graphs) > MOST_GRAPHS or self.kept_bytes > MOST_GRAPH_BYTES:
+            self.kept_bytes -= self.graphs.pop(next(iter(self.graphs)))[2]
+        return self.made
+
+    def vjp(self, number: int, grads: list) -> list:
+        """Gradients of the inputs of a call; None where none arrives."""
+        if number not in self.graphs:
+            raise RuntimeError("the graph of this call is gone; there were too many others since")
+        outputs, inputs, _ = self.graphs[number]
+        pairs = [
+            (y, g) for y, g in zip(outputs, grads, strict=True) if g is not None and y.requires_grad
+        ]
+        if not pairs or not inputs:
+            return [None] * len(inputs)
+        with torch.enable_grad():
+            made, grads = zip(*pairs, strict=True)
+            options = {"retain_graph": True, "allow_unused": True}
+            return list(torch.autograd.grad(made, inputs, grads, **options))
 
     def each(self, far_id: int, asked: list[list]) -> list[list]:
         """What calls gave, one after the other, or what they raised."""
-        return [reply_of(self.call, far_id, *what) for what in asked]
+        return [reply_of(self.look, far_id, *what) for what in asked]
+
+    def look(self, far_id: int, args: list, kwargs: dict, gradients: bool) -> tuple:
+        """The `Outcome` of a call."""
+        seen = look(self.objects()[far_id], Question(tuple(args), kwargs, gradients))
+        found = seen.gradients
+        found = list(described(found)) if isinstance(found, BaseException) else found
+        return detached(bounded(seen.output)), found, seen.changed
 
     def measure(self, far_id: int, args: list) -> tuple:
         """What a call makes on its way."""
@@ -147,21 +219,9 @@ class Calls:
 
     def call_held(self, far_id: int) -> Any:
         """The result for the arguments that are held."""
+        held, self.held = self.held, []
         with torch.no_grad():
-            return self.objects()[far_id](*self.held)
-
-    def vjp(self, number: int, grads: list) -> list:
-        """Gradients of the inputs of a call; None where none arrives."""
-        outputs, inputs = self.graphs[number]
-        pairs = [
-            (y, g) for y, g in zip(outputs, grads, strict=True) if g is not None and y.requires_grad
-        ]
-        if not pairs or not inputs:
-            return [None] * len(inputs)
-        with torch.enable_grad():
-            made, grads = zip(*pairs, strict=True)
-            options = {"retain_graph": True, "allow_unused": True}
-            return list(torch.autograd.grad(made, inputs, grads, **options))
+            return bounded(self.objects()[far_id](*held))
 
 
 def lend(module: nn.Module, state: dict) -> list[Tensor]:

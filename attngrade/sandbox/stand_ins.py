@@ -6,11 +6,13 @@ are real `torch.nn.Module`s whose numbers live here and whose `forward` runs ove
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from attngrade.sandbox.calls import StandIn, call
 from attngrade.sandbox.peer import Far, Peer
-from attngrade.sandbox.wire import Lost
+from attngrade.sandbox.wire import expect
+
+STATE = {"parameters": Tensor, "buffers": Tensor, "training": bool}  # of a layer, each by its name
 
 
 class FarClass(type):
@@ -40,6 +42,10 @@ class FarModule(nn.Module):
         super().__init__()
         self.peer, self.far_id = peer, far_id
         state = peer.ask("module", far_id)
+        expect(isinstance(state, dict) and state.keys() == STATE.keys())
+        for part, kind in STATE.items():
+            named = state[part]
+            expect(isinstance(named, dict) and all(isinstance(x, kind) for x in named.values()))
         for name in filter(None, state["training"]):
             owner, name = self.place(name)
             owner.add_module(name, nn.Module())
@@ -56,10 +62,6 @@ class FarModule(nn.Module):
         owner, _, last = name.rpartition(".")
         return self.get_submodule(owner), last
 
-    def modes(self) -> dict[str, bool]:
-        """Is it training, for every part?"""
-        return {name: part.training for name, part in self.named_modules()}
-
     def take(self, modes: dict[str, bool]) -> None:
         """The modes that the other side speaks of."""
         for name, part in self.named_modules():
@@ -69,7 +71,7 @@ class FarModule(nn.Module):
         state = {
             "parameters": dict(self.named_parameters()),
             "buffers": dict(self.named_buffers()),
-            "training": self.modes(),
+            "training": {name: part.training for name, part in self.named_modules()},
         }
         try:
             return call(self.peer, self.far_id, args, kwargs, state)
@@ -84,9 +86,9 @@ def stand_in(peer: Peer, described: dict) -> Any:
         Lost: no honest side describes an object like this.
     """
     kind, name, number = described.get("kind"), described.get("type"), described["mine"]
-    if not isinstance(name, str) or kind not in ("function", "class", "module", "object"):
-        raise Lost("it described an object of no known kind")
-    name = name[:60] if name.isidentifier() else "object"
+    known = isinstance(name, str) and kind in ("function", "class", "module", "object")
+    expect(known, "it described an object of no known kind")
+    name = name[:60] if name[:60].isidentifier() else "object"
     if kind == "class":
         return FarClass(name, (), {"peer": peer, "far_id": number})
     if kind == "module":

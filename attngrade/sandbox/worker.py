@@ -3,11 +3,18 @@
 It knows no right answer. Whatever it says of itself is only what the submission wants to be said.
 """
 
+import ast
+import asyncio
+import builtins
+import gc
+import inspect
 import linecache
+import os
 import random
 import socket
 import sys
 import types
+import warnings
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,40 +22,56 @@ import numpy
 import torch
 from torch import nn
 
-from attncourse.grading.blocked import blocked
+from attncourse import grading
 from attncourse.grading.isolation import torch_defaults
+from attngrade.sandbox import notebook_shell
 from attngrade.sandbox.calls import Calls, StandIn, modes_of
 from attngrade.sandbox.peer import Peer, described
+from attngrade.sandbox.values import MOST_RESULT
 from attngrade.sandbox.wire import Lost, Pipe
+
+MOST_HEADER = 2**28  # bytes: cells may be long, and the grader is trusted
 
 
 class Worker:
-    """Serves one submission.
+    """Serves the notebooks of one student, one after the other.
 
     Args:
-        pipe: the way to the grader.
-        answers: what the submission handed to `check`, by exercise.
+        pipe: the way to the judge.
+        answers: what the notebook hands to `check`, by exercise.
     """
 
     def __init__(self, pipe: Pipe, answers: dict[str, Any]):
         self.answers = answers
-        self.calls = Calls(lambda: self.peer.objects)
-        serve = {
-            "run": self.run,
-            "begin": self.begin,
-            "module": self.module,
-            "get": self.get,
-            "call": self.calls.call,
-            "each": self.calls.each,
-            "vjp": self.calls.vjp,
-            "measure": self.calls.measure,
-            "hold": self.calls.hold,
-            "call_held": self.calls.call_held,
-        }
-        self.peer = Peer(pipe, "w", serve, lambda peer, x: StandIn(peer, x["mine"]))
-        self.exercise = ExitStack()
+        self.calls = Calls(lambda: self.peer.objects, lends=True)
+        own = {"run": self.run, "begin": self.begin, "fresh": self.fresh}
+        own |= {"module": self.module, "get": self.get}
+        called = ("call", "each", "vjp", "measure", "hold", "call_held")
+        own |= {name: getattr(self.calls, name) for name in called}
+        self.peer = Peer(pipe, "w", own, lambda peer, x: StandIn(peer, x["mine"]))
+        self.exercise, self.warnings = ExitStack(), ExitStack()
+        self.paths, self.folder, self.environment = list(sys.path), os.getcwd(), dict(os.environ)
+        self.fresh()
+
+    def fresh(self) -> None:
+        """As if no notebook had run: only modules that were imported are still there."""
+        self.exercise.close()
+        self.warnings.close()
+        self.warnings.enter_context(warnings.catch_warnings())
+        self.answers.clear()
+        self.peer.begin()
+        self.calls.begin()
+        self.calls.hold([])
         self.main = types.ModuleType("__main__")
         sys.modules["__main__"] = self.main
+        self.main.__builtins__ = builtins
+        notebook_shell.install(self.execute, vars(self.main))
+        reset()
+        sys.path[:] = self.paths
+        os.chdir(self.folder)
+        os.environ.clear()
+        os.environ.update(self.environment)
+        gc.collect()
 
     def run(self, cells: list[list[str]]) -> tuple[list[list], list[str]]:
         """Run cells, of which the source and the title are given.
@@ -57,31 +80,38 @@ class Worker:
         """
         failed = []
         for number, (source, title) in enumerate(cells):
-            file = f"<{title}>"
-            linecache.cache[file] = len(source), None, source.splitlines(True), file
             try:
-                exec(compile(source, file, "exec"), self.main.__dict__)
+                self.execute(source, f"<{title}>")
             except Lost:
                 raise
             except BaseException as error:
                 failed.append([number, *described(error)])
-        return failed, [*vars(self.main), *self.answers]
+        names = [str(name)[:200] for name in (*vars(self.main), *self.answers)]
+        return failed[:MOST_RESULT], names[-4 * MOST_RESULT :]
 
-    def begin(self, name: str, variable: str, forbidden: list[str]) -> tuple[bool, bool, Any]:
+    def execute(self, source: str, file: str = "<magic>") -> Any:
+        """Run source in the notebook; `await` is allowed everywhere. The value, if it is one expression."""
+        linecache.cache[file] = len(source), None, source.splitlines(True), file
+        tree = ast.parse(plain(source), file)
+        alone = len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr)
+        tree = ast.Expression(tree.body[0].value) if alone else tree
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(tree, file, "eval" if alone else "exec", flags, dont_inherit=True)
+        value = eval(code, vars(self.main))
+        return asyncio.run(value) if code.co_flags & inspect.CO_COROUTINE else value
+
+    def begin(self, name: str, variable: str) -> tuple[bool, bool, Any]:
         """Get ready for an exercise: is there an answer, does it keep tensors, and the answer."""
         self.exercise.close()
         self.exercise.enter_context(torch_defaults())
-        self.exercise.enter_context(blocked(tuple(forbidden)))
-        # The source of what is forbidden was read from the name of the answer on; so this is judged.
-        checked = name in self.answers and not forbidden
-        found = checked or variable in vars(self.main)
-        answer = self.answers[name] if checked else vars(self.main).get(variable)
+        found = name in self.answers or variable in vars(self.main)
+        answer = self.answers[name] if name in self.answers else vars(self.main).get(variable)
         # An object that keeps tensors is judged by what happens to them later.
         keeps = isinstance(answer, type) and not issubclass(answer, nn.Module)
         self.peer.begin()
         if keeps:
             self.peer.remember()
-        self.calls.graphs.clear()
+        self.calls.begin()
         return found, keeps, answer
 
     def module(self, far_id: int) -> dict:
@@ -98,47 +128,62 @@ class Worker:
         return getattr(self.peer.objects[far_id], name)
 
 
-def work(pipe: Pipe, answers: dict[str, Any]) -> None:
-    """Serve one submission until the grader has enough."""
-    sys.tracebacklimit = 0  # nobody reads one here, and torch.manual_seed formats three
+def plain(source: str) -> str:
+    """The source as Python: below ``%%time`` there may be magics, which IPython then rewrites."""
     try:
-        Worker(pipe, answers).peer.listen()
-    except Lost:
-        return
+        ast.parse(source)
+        return source
+    except SyntaxError:
+        if not set(source) & set("%!?"):
+            return source
+        from IPython.core.inputtransformer2 import TransformerManager
+
+        return TransformerManager().transform_cell(source)
 
 
-CELL = """
-import math
-
-import torch
-
-_ = torch.manual_seed(0)
-torch.set_printoptions(precision=2, sci_mode=False)
-
-
-def answer(x):
-    weights = torch.softmax(x @ x.mT / math.sqrt(x.size(-1)), dim=-1)
-    return weights @ x, torch.arange(3) <= torch.arange(3)[:, None]
-"""
-
-
-def rehearse(times: int = 10) -> None:
-    """Do what every worker does: what is loaded, set, looked up and sped up here is so in all its forks."""
-    ours, theirs = socket.socketpair()
-    grader = Peer(Pipe(ours, 2**20), "g", {}, lambda peer, x: x)
-    for _ in range(times):
-        worker = Worker(Pipe(theirs, 2**20), {})
-        for order in (
-            ["run", [[CELL, "cell 1"]]],
-            ["begin", "", "answer", []],
-            ["each", 0, [[[torch.ones(2, 3)], {}, None, False, 0]]],
-        ):
-            grader._send(["ask", order[0], order[1:]])
-            worker.peer._serve(*worker.peer._receive()[1:])
-            grader._receive()
-        worker.exercise.close()
-    ours.close()
-    theirs.close()
+def reset() -> None:
+    """What notebooks set for a whole process, as it is at the start."""
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_grad_enabled(True)
+    torch.use_deterministic_algorithms(False)
     torch.set_num_threads(1)
+    torch.set_printoptions(profile="default")
+    torch.default_generator.manual_seed(0)
     random.seed(0)
     numpy.random.seed(0)
+    numpy.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+    if "matplotlib" in sys.modules:
+        import matplotlib.pyplot
+
+        matplotlib.pyplot.close("all")
+        matplotlib.rcdefaults()
+
+
+def listening() -> dict[str, Any]:
+    """What `check` is given from now on, by exercise: where the course itself is imported, it takes no answers."""
+    if not hasattr(grading, "_answers"):
+        from attngrade.sandbox import stub
+
+        for name in ("_answers", "check", "hint", "status"):
+            setattr(grading, name, getattr(stub, name))
+    return grading._answers
+
+
+def main(descriptor: int, most_bytes: int, filtered: bool) -> None:
+    """Serve a student until the judge has enough.
+
+    Args:
+        descriptor: of a connected socket.
+        most_bytes: of one message.
+        filtered: whether system calls are denied, which is the first thing that is said.
+    """
+    sys.tracebacklimit = 0  # nobody reads one here, and torch.manual_seed formats three
+    pipe = Pipe(socket.socket(fileno=descriptor), most_bytes, MOST_HEADER)
+    try:
+        worker = Worker(pipe, listening())
+        pipe.send({"filter": filtered})
+        worker.peer.listen()
+    except Lost:
+        return

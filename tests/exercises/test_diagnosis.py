@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attncourse.grading.answer import LocalAnswer, as_answer
+from attncourse.grading.answer import LocalAnswer, Question, as_answer
 from attncourse.grading.diagnosis import Diagnosis, Mistake, alike, fingerprint, pairs_of
 from attncourse.grading.exercise import SEEDS, Accepted, Calls, Exercise, Mistakes, expected_of
 from attncourse.grading.inputs import sized_cases
@@ -184,7 +184,7 @@ def test_only_a_remote_answer_is_one():
             return "wrong"
 
     assert isinstance(as_answer(Pretends()), LocalAnswer)
-    assert as_answer(Pretends()).results([([], {})])[0]() == "wrong"
+    assert as_answer(Pretends()).results([Question(())])[0]().output == "wrong"
 
 
 @pytest.mark.parametrize(
