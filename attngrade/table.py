@@ -100,8 +100,8 @@ def _row(result: Result) -> Row:
     ]
     not_graded = [v.name for v in counted.values() if v.status == NOT_GRADED]
     complete = result.complete and not not_graded
-    if not complete:
-        what = ", ".join(not_graded) or "a file"
+    if not_graded:
+        what = ", ".join(not_graded)
         problems.append(f"Not graded: {what}. The grader failed there, and no point is lost by it.")
     notes = tuple(dict.fromkeys(note for one in files for note in one.notes))
     return Row(result.student, files, counted, tuple(dict.fromkeys(problems)), notes, complete)

@@ -96,9 +96,12 @@ def test_what_the_grader_could_not_judge_is_open(report):
 
 
 def test_a_file_that_was_not_even_read_leaves_no_zero(report):
-    rows, pages = report(result("anna", Graded("anna.ipynb", ""), complete=False), result("ben"))
+    rows, pages = report(
+        result("anna", Graded("anna.ipynb", "", (), ("Not graded: why.",)), complete=False),
+        result("ben"),
+    )
     assert rows[0]["total"] == ""
-    assert "Not graded: a file." in rows[0]["notes"]
+    assert rows[0]["notes"] == "Not graded: why."
     assert "Not finished." in pages["anna.html"]
 
 
@@ -169,8 +172,8 @@ def test_ordinary_names_stay_as_they_are(report):
 
 def test_what_is_for_the_teacher_is_not_on_the_page_of_the_student(report):
     note = "The same work was handed in by ben."
-    rows, pages = report(result("anna", file("anna.ipynb", notes=(note,))))
-    assert rows[0]["notes"] == note
+    rows, pages = report(result("anna", file("anna.ipynb", problems=("Odd.",), notes=(note,))))
+    assert rows[0]["notes"] == f"Odd. {note}"
     assert note in pages["index.html"]
     assert "ben" not in pages["anna.html"]
 
