@@ -12,16 +12,16 @@ from functools import lru_cache
 from operator import index
 from typing import Any, Protocol
 
-from attncourse.grading.compare import Raised, difference, plain
+from attncourse.grading.compare import Raised, difference
 from attncourse.grading.diagnosis import Diagnosis, Mistake, Observations
 from attncourse.grading.isolation import torch_defaults
+from attncourse.grading.numerals import observe_number, opened
 from attncourse.grading.observe import (
     Case,
     NotAttempted,
     calls_of,
     in_float64,
     observe_call,
-    observe_number,
     run,
 )
 from attncourse.grading.verdict import Verdict, left_out
@@ -83,7 +83,7 @@ def cases_of(judge: Calls, seed: int) -> list[Case]:
 
 @dataclass(frozen=True)
 class Counts(Calls):
-    """`Calls` whose results are whole numbers, of Python, torch or numpy, or several of them.
+    """`Calls` whose results are whole numbers, or several of them, as `numerals.opened` reads them.
 
     Args:
         floats: also a float, or any other number, that is whole but for rounding.
@@ -97,12 +97,13 @@ class Counts(Calls):
             yield what, self._count(found) if what.endswith(", output") else found
 
     def _count(self, found: Any) -> Any:
-        if isinstance(found, tuple) or plain(found) and found.dim() == 1 and len(found) > 1:
+        found = opened(found)
+        if isinstance(found, tuple):
             return tuple(map(self._count, found))
         if self.floats:
             return run(observe_number, found, 1e-9)
         count = run(index, found)
-        return found if isinstance(count, Raised) else count
+        return found if isinstance(found, bool) or isinstance(count, Raised) else count
 
 
 @dataclass(frozen=True)

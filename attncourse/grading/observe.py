@@ -1,15 +1,13 @@
 """How an answer is looked at: call it on copies of the inputs and keep what can be compared."""
 
-import numbers
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from attncourse.grading.answer import Outcome, Question, RemoteAnswer, as_answer
-from attncourse.grading.compare import NO_GRADIENT, Close, Raised, plain
+from attncourse.grading.compare import NO_GRADIENT, Raised
 
 
 class NotAttempted(Exception):
@@ -133,22 +131,3 @@ def _detached(output):
     if isinstance(output, tuple | list):
         return tuple(_detached(x) for x in output)
     return output
-
-
-def observe_number(answer: Any, rtol: float) -> Any:
-    """A number or several numbers as a tensor; anything else as itself."""
-    if type(answer).__name__ == "ndarray" and answer.dtype.kind in "iuf":
-        answer = torch.from_numpy(answer)
-    if isinstance(answer, Tensor):
-        return Close(answer.detach().double().cpu(), rtol) if plain(answer) else answer
-    several = isinstance(answer, tuple | list)
-    if several:
-        answer = [x.item() if isinstance(x, Tensor) and x.numel() == 1 else x for x in answer]
-    if not all(isinstance(x, numbers.Real) for x in (answer if several else [answer])):
-        return answer
-    if isinstance(answer, bool):
-        return answer
-    try:
-        return Close(torch.tensor(answer, dtype=torch.float64), rtol)
-    except (OverflowError, RuntimeError):  # an int beyond the range of a float
-        return answer

@@ -1,10 +1,13 @@
 """The judges themselves, on exercises small enough to see through."""
 
+from fractions import Fraction
+
+import numpy
 import pytest
 import torch
 
 from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes, Number
+from attncourse.grading.exercise import Accepted, Calls, Counts, Exercise, Mistakes, Number
 from attncourse.grading.isolation import torch_defaults
 from attncourse.grading.observe import Case, NotAttempted
 
@@ -104,8 +107,62 @@ def test_judge_of_numbers_keeps_its_tolerance():
     exercise = tiny(Number(lambda: 2.0, rtol=0.01))
     for right in (2, 2.0, 2.019, torch.tensor(2.0), torch.tensor(2)):
         assert exercise.grade(right).status == "passed"
-    for wrong in (2.021, -2, 0, True, "2", [2.0], torch.tensor([2.0])):
+    for wrong in (2.021, -2, 0, True, "2", [2.0, 2.0], torch.tensor([2.02 + 0.01])):
         assert exercise.grade(wrong).status == "failed"
+
+
+WHOLE = {  # ways to write 3
+    "int": 3, "torch": torch.tensor(3), "torch (1,)": torch.tensor([3]), "torch (1, 1)": torch.tensor([[3]]),
+    "numpy scalar": numpy.int64(3), "numpy ()": numpy.array(3), "numpy (1,)": numpy.array([3]),
+    "of a tensor": torch.tensor(3).numpy(), "backwards": numpy.array([3])[::-1], "list": [3], "tuple": (3,),
+    "list of a tensor": [torch.tensor([3])], "list of a list": [[3]], "big-endian": numpy.array(3, dtype=">i4"),
+}  # fmt: skip
+FLOATS = {
+    "float": 3.0, "torch": torch.tensor(3.0), "learned": torch.nn.Parameter(torch.tensor([3.0])),
+    "half": torch.tensor(3.0, dtype=torch.bfloat16), "numpy scalar": numpy.float32(3), "numpy (1,)": numpy.array([3.0]),
+    "list": [3.0], "fraction": Fraction(3), "list of a list": [[numpy.float64(3)]],
+}  # fmt: skip
+SEVERAL = {  # ways to write 3, 1, 2
+    "list": [3, 1, 2], "tuple": (3, 1, 2), "torch": torch.tensor([3, 1, 2]), "numpy": numpy.array([3, 1, 2]),
+    "of tensors": [torch.tensor(3), torch.tensor([1]), 2], "of arrays": [numpy.array([3]), numpy.int32(1), 2],
+    "a column": torch.tensor([[3], [1], [2]]), "a row": numpy.array([[3, 1, 2]]), "of lists": [[3], [1], [2]],
+}  # fmt: skip
+NO_NUMBERS = {
+    "a bool": True, "a bool in a list": [True], "numpy's bool": numpy.bool_(True), "torch's bool": torch.tensor(True),
+    "a text": "1", "an empty list": [], "complex": torch.tensor(1 + 0j), "another": [4], "two": [1, 1], "a text in a list": ["1"],
+    "an object": numpy.array([None]), "a dict": {1: 1}, "huge": [10**400], "ragged": [[1], [1, 1]],
+}  # fmt: skip
+ITSELF = [1]
+ITSELF.append(ITSELF)
+
+
+def passed(judge, ways):
+    """Which of these answers to a `Number`, or results of one to `Counts`, are right."""
+    given = {way: (lambda n, x=x: x) if isinstance(judge, Counts) else x for way, x in ways.items()}
+    return {way for way, answer in given.items() if tiny(judge).grade(answer).status == "passed"}
+
+
+def test_numbers_may_be_written_in_many_ways():
+    assert passed(Number(lambda: 3), WHOLE) == set(WHOLE)
+    assert passed(Number(lambda: 3), FLOATS) == set(FLOATS)
+    assert passed(Number(lambda: (3, 1, 2)), SEVERAL) == set(SEVERAL)
+    assert not passed(Number(lambda: (1, 3, 2)), SEVERAL)
+    assert not passed(Number(lambda: 1), NO_NUMBERS | {"itself": ITSELF})
+
+
+def test_counts_may_be_written_in_many_ways():
+    def counts(right, floats=False):
+        return Counts(
+            lambda n: right, lambda seed: [Case("seven", (7,), gradients=False)], floats=floats
+        )
+
+    assert passed(counts(3), WHOLE) == set(WHOLE)
+    assert not passed(counts(3), FLOATS)
+    assert passed(counts(3, floats=True), FLOATS | WHOLE) == set(FLOATS | WHOLE)
+    assert passed(counts((3, 1, 2)), SEVERAL) == set(SEVERAL)
+    assert not passed(counts((1, 3, 2)), SEVERAL)
+    for floats in False, True:
+        assert not passed(counts(1, floats), NO_NUMBERS)
 
 
 def test_errors_of_a_right_kind_are_right():

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attncourse.grading.compare import difference, plain
 from attncourse.grading.exercise import Facts
-from attncourse.grading.observe import observe_number
+from attncourse.grading.numerals import observe_number
 
 HEADS, QUERIES, KEYS, WIDTH = 2, 4, 5, 3
 DISTANCE = torch.arange(QUERIES)[:, None] - torch.arange(KEYS)
