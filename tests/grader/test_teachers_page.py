@@ -1,39 +1,36 @@
 """The page for teachers names nothing that is not there, and leaves out nothing that they will meet."""
 
 import ast
-import csv
-import io
 import re
 import subprocess
 import sys
-from importlib import import_module
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
+import pandas
 import pytest
-from grader.attacks import FAMILIES
-from support.hostile_env import all_of
 from support.nbgrader_course import CONFIG
 from support.notebooks import ROOT
 from support.notebooks_fixture import ANSWER, CHECK, SETUP, cell
 from support.notebooks_fixture import write as notebook
 
-from attncourse.grading import load, names
-from attncourse.grading.exercise import Verdict
-from attngrade import Graded, batch, gradebook
-from attngrade.far.sandbox import Sandbox
-from attngrade.grade import sentence
+from attncourse.grading import load
+from attncourse.grading.verdict import Verdict
+from attngrade import Graded, Result, cli, control, grader, judge, pool, session
+from attngrade.notebook import read
 from attngrade.report import write
-from attngrade.submissions import collect, duplicates, read
+from attngrade.sandbox.bwrap import refuse_private
+from attngrade.sandbox.limits import Limits
+from attngrade.sandbox.sandbox import Sandbox
+from attngrade.submissions import alike, contents, handed_in
 from attngrade.table import Run, tabulate
 
 PAGE = (ROOT / "chapters" / "teachers.md").read_text(encoding="utf-8")
 TUTOR = (ROOT / "exercises" / "AGENTS.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-COMMANDS = {
-    "attngrade ": "attngrade",
-    "attngrade.gradebook": "attngrade.gradebook",
-}
 OTHERS = {"--privileged", "--nthreads"}  # of Docker and dask
+EXERCISE = control.EXERCISE
 
 
 def block(kind: str, holds: str) -> str:
@@ -46,25 +43,20 @@ def table(header: str) -> list[list[str]]:
     return [[x.strip() for x in row.strip("|").split("|")] for row in rows]
 
 
-@pytest.fixture(scope="module")
-def options():
-    """What each command says about itself."""
-    found = {}
-    for name, module in COMMANDS.items():
-        ran = subprocess.run(
-            [sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True
-        )
-        found[name] = set(OPTION.findall(ran.stdout)) - {"--help"}
-    return found
+def passed(student, status="passed"):
+    points = load(EXERCISE).points
+    verdict = Verdict(EXERCISE, status, points * (status == "passed"), points)
+    return Result(student, "", (Graded("x.ipynb", "", (verdict,)),), complete=status == "passed")
 
 
-def test_commands_have_these_options_and_no_others(options):
-    assert set(OPTION.findall(PAGE)) - OTHERS == set().union(*options.values())
-    for _, text in BLOCKS:
-        for line in text.replace("\\\n", "").splitlines():
-            for name, known in options.items():
-                if name in line:
-                    assert set(OPTION.findall(line)) <= known, line
+def test_the_command_has_these_options_and_no_others():
+    helped = [sys.executable, "-m", "attngrade", "--help"]
+    says = subprocess.run(helped, capture_output=True, text=True, check=True).stdout
+    options = set(OPTION.findall(says)) - {"--help"}
+    assert set(OPTION.findall(PAGE)) - OTHERS == options
+    assert {row[0].strip("`").split()[0] for row in table("option")} == options
+    defaults = [cli.parser().get_default(x) for x in ("seconds", "memory")]
+    assert all(f"{x} if you say nothing" in PAGE for x in defaults)
 
 
 def test_folders_are_collected_as_shown(tmp_path):
@@ -72,12 +64,26 @@ def test_folders_are_collected_as_shown(tmp_path):
     for path, _ in shown:
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).touch()
-    found = {(path.relative_to(tmp_path).as_posix(), who) for who, path in collect(tmp_path)}
+    found = {(path.relative_to(tmp_path).as_posix(), who) for who, path in handed_in(tmp_path)}
     assert found == {(path, who.removesuffix("s")) for path, who in shown}
 
 
+def test_the_folder_that_is_proposed_is_not_refused(tmp_path, monkeypatch):
+    """And one inside what every sandbox shows is."""
+    install = block("sh", "venv").splitlines()
+    home = tmp_path / install[0].split("~/")[1]
+    environment = home / next(x for x in install if "venv" in x).split()[-1]
+    for part in ("bin", "lib/python/site-packages/submissions"):
+        (environment / part).mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(environment))
+    words = block("sh", "--out").split()
+    refuse_private(*(home / x for x in words if x.endswith("/")), home / "results" / "secret")
+    with pytest.raises(ValueError, match="could read .*submissions"):
+        refuse_private(environment / "lib/python/site-packages/submissions")
+
+
 def test_the_report_has_these_files_and_columns(tmp_path):
-    write([Graded("anna", "anna.ipynb", "")], Run(True), tmp_path)
+    write([Result("anna", "", (Graded("anna.ipynb", ""),))], Run(True), tmp_path)
     made = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()}
     described = {row[0].strip("`"): row[1] for row in table("file")}
     assert described.keys() == made
@@ -85,19 +91,24 @@ def test_the_report_has_these_files_and_columns(tmp_path):
     assert set(re.findall(r"`(\w+)`", described["scores.csv"])) == set(header) - {"student"}
 
 
-def test_the_command_leaves_these_files_and_codes(tmp_path, capsys):
+def test_the_command_leaves_these_files_and_codes(tmp_path, capsys, monkeypatch):
+    def grade(order, settings):
+        verdicts = passed("").files[0].verdicts if order.files[0].data else ()
+        files = tuple(Graded(x.name, x.digest, verdicts, (x.problem,)) for x in order.files)
+        return Result(order.student, order.digest, files)
+
+    crew = pool.Crew(ThreadPoolExecutor(1), lambda: 1, grade)
+    monkeypatch.setattr(pool, "local", lambda workers: nullcontext(crew))
     (tmp_path / "submissions").mkdir()
     (tmp_path / "submissions" / "anna.ipynb").symlink_to("nowhere")
     folders = [str(tmp_path / name) for name in ("submissions", "results")]
-    assert batch.main([folders[0], "--out", folders[1]]) == batch.NOTHING
+    assert cli.main([folders[0], "--out", folders[1]]) == cli.NOTHING
     for name in re.findall(r"`(results/[\w./]*)`", PAGE):
         assert (tmp_path / name).exists(), name
     assert "link" in (tmp_path / "results" / "scores.csv").read_text("utf-8-sig")
     sentence = PAGE.split("The exit code is")[1].split("\n\n")[0]
-    codes = {batch.GRADED, batch.NOTHING, batch.NO_SANDBOX, batch.INTERRUPTED}
+    codes = {cli.GRADED, cli.NOTHING, cli.NO_SANDBOX, cli.INTERRUPTED}
     assert {int(x) for x in re.findall(r"\d+", sentence)} == codes
-    defaults = [batch.parser().get_default(x) for x in ("seconds", "memory")]
-    assert all(f"{x} if you say nothing" in PAGE for x in defaults)
 
 
 def test_every_status_is_explained():
@@ -112,48 +123,69 @@ def test_every_status_is_explained():
 
 def test_notes_read_as_shown(tmp_path):
     top, bottom = ANSWER.split("\n")
-    other = ANSWER.replace("<=", "<")
+    other, library = ANSWER.replace("<=", "<"), "torch.nn.functional.scaled_dot_product_attention"
     copies = [cell(source, grade_id="causal_mask_answer") for source in (ANSWER, other)]
-    said = []
-    for k, cells in enumerate(
-        [["# text"] * 4 + [top, bottom, CHECK], ["# text"] * 4 + [copies[0], *"abc", copies[1]]]
-    ):
-        path = notebook(tmp_path / f"{k}.ipynb", SETUP, *cells[1:])
-        said += read("anna", path, tmp_path).problems
     long = "\n".join(["def causal_mask(n, m):", *["    n = n + 1  # and more"] * 30])
+    said = []
+    for name, *cells in (
+        ("split", *"abc", top, bottom, CHECK),
+        ("copied", *"abc", copies[0], *"abc", copies[1]),
+        ("library", *"abc", f"def causal_mask(n, m):\n    return {library}(n, m)", CHECK),
+    ):
+        found = read(contents(notebook(tmp_path / f"{name}.ipynb", SETUP, *cells), tmp_path))
+        said += found.problems + found.notes
     same = [notebook(tmp_path / f"{who}.ipynb", long, CHECK) for who in ("anna", "ben")]
-    said += duplicates(read(path.stem, path, tmp_path) for path in same).values()
+    likeness = [read(contents(path, tmp_path)).likeness for path in same]
+    said += alike((x.stem, x.name, y) for x, y in zip(same, likeness, strict=True)).values()
     (tmp_path / "empty.ipynb").touch()
-    said += read("cleo", tmp_path / "empty.ipynb", tmp_path).problems
+    said += read(contents(tmp_path / "empty.ipynb", tmp_path)).problems
     verdict = Verdict("causal_mask", "passed", 1, 1)
-    twice = [Graded("anna", name, "", (verdict,)) for name in ("a.ipynb", "b.ipynb")]
-    said += tabulate(twice, Run(True)).rows[0].problems
-    said = [note.replace("(a.ipynb, b.ipynb)", "(...)") for note in said]
-    said.append(sentence("cell 7 raised NameError: ..."))
+    twice = Result("anna", "", tuple(Graded(x, "", (verdict,)) for x in ("a", "b")))
+    said += [x.replace("(a, b)", "(...)") for x in tabulate([twice], Run(True)).rows[0].problems]
+    said.append(judge.sentence("cell 7 raised NameError: ..."))
     found = re.findall(r"^- \*([A-Z][^*]+\.)\*", PAGE, re.MULTILINE)
     notes = {" ".join(note.split()) for note in found}
-    assert len(notes) == 6
-    assert notes <= set(said)
+    assert len(notes) == 7
+    assert notes <= set(said), said
 
 
-@pytest.mark.parametrize("form", gradebook.FORMATS)
-def test_the_gradebook_takes_the_roster_shown(form, tmp_path, capsys):
-    (tmp_path / "roster.csv").write_text(block("text", "student,name"), encoding="utf-8")
-    verdict = Verdict(names()[0], "passed", 1, 1)
-    write([Graded(x, "x", "", (verdict,)) for x in ("anna", "zoe")], Run(True), tmp_path)
-    files = [str(tmp_path / x) for x in ("scores.json", "grades.csv", "roster.csv")]
-    code = gradebook.main([files[0], "--format", form, "--out", files[1], "--roster", files[2]])
-    assert code == (form != "plain"), "1: zoe is on no roster"
-    assert "zoe" in capsys.readouterr().out
-    text = (tmp_path / "grades.csv").read_text("utf-8-sig")
-    assert ("zoe" in text) == (form == "plain")
-    assert "Ben Okoro" in text or "ben@school.example" in text
-    assert gradebook.main([files[2], "--out", files[1]]) == 2
-    header = next(csv.reader(io.StringIO(text)))
-    assert form != "moodle" or header[0] in gradebook.MOODLE_NAMES.values()
-    columns = set(re.findall(r"`(\w+)`", PAGE.split("The **roster**")[1].split("\n\n")[0]))
-    assert columns == set(gradebook.COLUMNS)
-    assert set(gradebook.MOODLE_NAMES.values()) <= set(re.findall('"([A-Z][^"]+)"', PAGE))
+CANVAS = """\
+Student,ID,SIS Login ID,Section,Essay
+    Points Possible,,,,10
+"Schmidt, Anna",17,anna,B,7
+Ben O'Neil,18,ben,B,
+Zoe,19,zoe,B,
+"""
+
+
+@pytest.mark.parametrize("login", ["student", "login"])
+@pytest.mark.parametrize("platform", ["canvas", "moodle"])
+def test_the_lines_for_gradebooks_give_everybody_the_own_points(
+    platform, login, tmp_path, monkeypatch
+):
+    def named(student):
+        return student if login == "student" else f"{student}_0017_late"
+
+    graded = passed(named("anna")), passed(named("ben"), "not graded")
+    write(graded, Run(True), tmp_path / "results")
+    (tmp_path / "canvas.csv").write_text(CANVAS, encoding="utf-8")
+    roster = "".join(f"{named(x)},{x}\n" for x in ("anna", "ben", "zoe"))
+    (tmp_path / "roster.csv").write_text(f"student,login\n{roster}", encoding="utf-8")
+    recipe = block("python", "canvas.csv" if platform == "canvas" else '"student", "total"')
+    if login == "login":
+        line = block("python", "index=pandas" if platform == "canvas" else "replace(")
+        head, scores, rest = re.split(r"(?m)^(scores = .*\n)", recipe, maxsplit=1)
+        recipe = head + scores + line + rest
+    monkeypatch.chdir(tmp_path)
+    exec(recipe, {})
+    made, points = pandas.read_csv("grades.csv", dtype=str), str(load(EXERCISE).points)
+    if platform == "moodle":
+        assert made.to_numpy().tolist() == [["anna", points]], "what is not graded is no 0"
+        return
+    out_of = str(sum(x.points for x in tabulate(graded, Run(True)).exercises))
+    assert made["attention"].fillna("").tolist() == [out_of, points, "", ""]
+    assert made["Essay"].fillna("").tolist() == ["10", "7", "", ""]
+    assert made["Student"][1] == "Schmidt, Anna"
 
 
 def test_nbgrader_is_configured_as_its_test_does():
@@ -161,26 +193,17 @@ def test_nbgrader_is_configured_as_its_test_does():
 
 
 def test_every_protection_is_explained():
-    with Sandbox(bubblewrap=False) as sandbox:
-        assert [row[0] for row in table("protection")] == [x for x, _ in sandbox.protections]
+    with Sandbox(Limits(), bubblewrap=False) as box:
+        assert [row[0] for row in table("protection")] == [x for x, _ in box.protections]
 
 
-@pytest.mark.tables
-def test_the_table_of_attacks_is_that_of_the_suite(book_table):
-    rows, through = [], []
-    for family in FAMILIES:
-        says = import_module(f"grader.attacks.{family}").__doc__.split("\n")[0]
-        known = [attack for attack in all_of(family) if attack.known]
-        through += [f"{attack.name}: {attack.known}" for attack in known]
-        rows.append([family, len(all_of(family)), len(known), says])
-    rows.append(["all", *(sum(row[k] for row in rows) for k in (1, 2)), ""])
-    book_table(
-        "attacks",
-        caption="Hostile notebooks in the test suite",
-        note=f"Each is graded when the suite runs. Known to get through: {'; '.join(through) or 'none'}.",
-        columns=["family", "notebooks", "known to get through", "what they try"],
-        rows=rows,
-    )
+def test_numbers_on_the_page_are_those_of_the_code():
+    assert (control.EVERY, grader.TRIES) == (50, 2)
+    assert "after every fifty" in PAGE
+    assert "failed here, twice" in PAGE
+    assert f"{session.MOST_LIMITS} times the limit of a cell" in PAGE
+    assert session.MOST_LIMITS * cli.parser().get_default("seconds") == 30 * 60
+    assert "half an hour" in PAGE
     assert "chapters/_data/attacks.json" in PAGE
 
 
