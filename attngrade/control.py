@@ -65,8 +65,8 @@ def controlled(
                 lost = journal.unproven
                 journal.withdraw()
                 raise Stopped(
-                    f"A control, which is a right answer, did not pass: {why.rstrip('.')}. The {lost} "
-                    "results since the last good control do not count. The fault is the grader's or this "
+                    f"A control, which is a right answer, did not pass: {why.rstrip('.')}. What was graded "
+                    f"since the last good one ({lost} students) does not count. The fault is the grader's or this "
                     "machine's: mend it, and give the same command again"
                 )
             journal.prove(began)

@@ -64,7 +64,7 @@ def _result(future: Future, order: Order) -> Result:
     except CancelledError:
         raise Stopped("The scheduler of dask is gone. Give the same command again") from None
     except Exception as error:  # of ours, or of the machine on which it ran: nobody's 0
-        why = f"Grading it failed, with {type(error).__name__}: {error}"[:300]
+        why = f"Grading it failed, with {type(error).__name__}: {str(error)[:300]}."
         files = tuple(Graded(file.name, file.digest, (), (why,)) for file in order.files)
         return Result(order.student, order.digest, files, complete=False)
 

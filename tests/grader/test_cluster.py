@@ -1,195 +1,264 @@
-"""Workers of dask that die, break or lack a sandbox; what the command refuses, and why."""
+"""Who grades: controls that fail, workers of dask that die or break; what the command refuses, and why."""
 
-import hashlib
+import csv
 import json
 import logging
-import os
 import shutil
 import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from distributed import Client, KilledWorker, LocalCluster, Security
+from distributed import LocalCluster
 from support import failing_grader
 from support.notebooks_fixture import ANSWER, CHECK, SETUP, write
-from support.results import result
+from support.results import passes
 
-from attngrade.batch import main
-from attngrade.cluster import Crew, local
-from attngrade.duty import Order, Settings, Stopped, fingerprint, grade
+from attngrade import Order, grader
+from attngrade.cli import main
+from attngrade.control import EVERY, control, controlled
 from attngrade.journal import Journal
-from attngrade.marking import handed_in, secret_in
+from attngrade.pool import Crew, grade_far
+from attngrade.settings import NoSandbox, Settings, Stopped, fingerprint, secret_in
+from attngrade.submissions import handed_in
+
+SETTINGS = Settings(b"s" * 32)
 
 
 def scores(out: Path) -> dict[str, dict]:
-    return {s["student"]: s for s in json.loads((out / "scores.json").read_text())["students"]}
+    with (out / "scores.csv").open(encoding="utf-8-sig", newline="") as file:
+        return {row["student"]: row for row in csv.DictReader(file)}
 
 
-# A cluster that somebody else has started
+@pytest.fixture
+def folder(tmp_path):
+    """A class of one."""
+    (tmp_path / "class").mkdir()
+    write(tmp_path / "class" / "anna.ipynb", SETUP, ANSWER, CHECK)
+    return tmp_path / "class"
 
 
-@pytest.fixture(scope="module")
-def diary(tmp_path_factory):
-    return tmp_path_factory.mktemp("diary") / "graded.txt"
+@pytest.fixture
+def graded(monkeypatch):
+    """The students that were graded; nothing is really run."""
+    graded = []
+
+    def noted(order, settings):
+        graded.append(order.student)
+        return passes(order, settings)
+
+    monkeypatch.setattr(grader, "grade", noted)
+    return graded
 
 
-@pytest.fixture(scope="module")
-def cluster(diary, tmp_path_factory):
-    """Two workers with two threads each, far from the folder of the class, whose graders can die."""
-    with LocalCluster(
-        n_workers=2,
-        threads_per_worker=2,
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        local_directory=str(tmp_path_factory.mktemp("dask")),
-        preload=failing_grader.__file__,
-        silence_logs=logging.CRITICAL,
-        env={failing_grader.DIARY: str(diary)},
-    ) as cluster:
-        yield cluster
+# Controls
 
 
-def test_who_kills_workers_is_given_up_and_nobody_else_is(cluster, diary, tmp_path, capsys):
-    folder, out = tmp_path / "class", tmp_path / "out"
-    folder.mkdir()
-    innocent = [f"s{k}" for k in range(8)]
-    for name in innocent:
-        write(folder / f"{name}.ipynb", SETUP, f"{ANSWER}  # {name}", CHECK)
-    write(folder / "s2_killer.ipynb", SETUP, ANSWER, CHECK, "KILLS = True")
-    write(folder / "s4_breaker.ipynb", SETUP, ANSWER, CHECK, "BREAKS = True")
-    before = cluster.scheduler.allowed_failures
-    command = [str(folder), "--out", str(out), "--scheduler", cluster.scheduler_address]
-    assert main(command) == 0, capsys.readouterr().err
-    found = scores(out)
-    assert {name: found[name]["points"] for name in innocent} == dict.fromkeys(innocent, 1)
-    assert found["s2_killer"]["problems"] == [
-        "The grader itself ended twice on this notebook; look at it by hand."
-    ]
-    assert "RuntimeError: it is broken" in found["s4_breaker"]["problems"][0]
-    tries = Counter(diary.read_text().split())
-    assert tries["s2_killer"] == 2
-    assert set(tries) == {*innocent, "s2_killer", "s4_breaker"}
-    assert cluster.scheduler.allowed_failures == before
-    journal = (out / "journal.jsonl").read_text().splitlines()
-    kept = {json.loads(line)["graded"]["student"] for line in journal}
-    assert kept == set(innocent), "what failed is tried again by the next run"
+def crew(executor, grade, workers=2) -> Crew:
+    return Crew(executor, lambda: workers, grade)
 
 
-def test_nobody_else_gives_orders_to_our_workers():
-    pytest.importorskip("cryptography")
-    with local(1) as client:
-        address = client.scheduler.address
-        assert client.submit(abs, -3).result() == 3
-        with pytest.raises(OSError, match="TLS|Timed out|closed"):
-            Client(address.replace("tls:", "tcp:"), timeout=1)
-        with pytest.raises(OSError, match="TLS|Timed out|closed"):
-            Client(address, security=Security.temporary(), timeout=1)
+def students(count: int) -> list[Order]:
+    return [Order(f"s{k:03}", ()) for k in range(count)]
 
 
-def test_suspects_are_tried_one_at_a_time():
-    """Else who dies beside the one to blame would be blamed as well."""
-    client, going, most = Mock(), [], []
-    client.scheduler_info.return_value = {"workers": {"a": {}, "b": {}}}
-
-    def submit(function, group, settings, pure):
-        future = Mock(status="error", key=len(most))
-        future.exception.return_value = KilledWorker("grade", None, 0)
-        going.append(future)
-        most.append(len(going))
-
-        def later(tell):
-            threading.Timer(0.02, lambda: (going.remove(future), tell(future))).start()
-
-        future.add_done_callback = later
-        return future
-
-    client.submit = submit
-    orders = [Order(f"s{k}", f"s{k}.ipynb", "d", b"") for k in range(6)]
-    found = list(Crew(client, Settings(b"s" * 32, 60, 4096)).results(orders))
-    assert {x.graded.student for x in found} == {x.student for x in orders}
-    assert max(most[:-6]) == 4
-    assert most[-6:] == [1] * 6
+def names(results) -> list[str]:
+    return sorted(result.student for result in results)
 
 
-def test_one_worker_grades_one_submission_at_a_time(monkeypatch):
-    """Judging seeds the generator of the whole process: two threads would disturb each other."""
-    going = []
+def graded_by(grade, journal, settings=SETTINGS, count=2 * EVERY + 1):
+    with ThreadPoolExecutor(2) as threads:
+        for result in controlled(crew(threads, grade), students(count), settings, journal):
+            journal.add(result)
+            yield result
+
+
+def test_controls_stand_at_the_start_between_and_at_the_end(tmp_path):
+    seen = []
+
+    def noted(order, settings):
+        seen.append(order.student)
+        return passes(order, settings)
+
+    with Journal(tmp_path, "mark") as journal:
+        assert len(list(graded_by(noted, journal))) == 2 * EVERY + 1
+        assert journal.unproven == 0
+    controls = [k for k, student in enumerate(seen) if student == control().student]
+    assert controls[0] == 0
+    assert controls[-1] == len(seen) - 1
+    assert [b - a for a, b in zip(controls, controls[1:], strict=False)] == pytest.approx(
+        [EVERY + 1, EVERY + 1, 2], abs=1
+    )
+
+
+def test_a_control_that_fails_stops_the_run_and_withdraws_what_is_unproven(tmp_path):
+    controls = []
+
+    def third_fails(order, settings):
+        result = passes(order, settings)
+        if order.student != control().student:
+            return result
+        controls.append(order)
+        return result if len(controls) < 3 else replace(result, files=())
+
+    with Journal(tmp_path, "mark") as journal:
+        with pytest.raises(Stopped, match=r"did not pass: .* does not count"):
+            list(graded_by(third_fails, journal))
+        # two are graded at once, so up to two of the first fifty may end after the control began
+        kept = {student for student, _ in journal.known}
+    assert EVERY - 2 <= len(kept) <= EVERY
+    assert kept <= {x.student for x in students(EVERY)}
+
+
+def test_where_the_first_control_fails_nobody_is_graded(folder, tmp_path, capsys, monkeypatch):
+    seen = []
+    monkeypatch.setattr(grader, "grade", lambda order, _: seen.append(order.student) or 1 / 0)
+    assert main([str(folder), "--out", str(tmp_path / "out")]) == 2
+    assert "did not pass: Grading it failed, with ZeroDivisionError" in capsys.readouterr().err
+    assert seen == [control().student]
+    assert not (tmp_path / "out" / "scores.csv").exists()
+
+
+def test_a_demanded_sandbox_is_looked_for_before_anybody_runs(tmp_path):
+    def without(order, settings):
+        assert order.student == control().student
+        return replace(passes(order, settings), official=False, protections=(("a wall", "gone"),))
+
+    demanded = replace(SETTINGS, sandbox=True)
+    with Journal(tmp_path, "mark") as journal, pytest.raises(NoSandbox, match="gone"):
+        list(graded_by(without, journal, demanded))
+
+
+def test_who_was_not_graded_is_no_zero_and_is_tried_again(folder, tmp_path, capsys, monkeypatch):
+    def fails(order, settings):
+        if order.student == "anna":
+            raise OSError("no room")
+        return passes(order, settings)
+
+    write(folder / "ben.ipynb", SETUP, CHECK)
+    command = [str(folder), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(grader, "grade", fails)
+    assert main(command) == 0
+    assert "1 not graded, as the grader failed there" in capsys.readouterr().out
+    row = scores(tmp_path / "out")["anna"]
+    assert row["total"] == ""
+    assert "Grading it failed, with OSError: no room." in row["notes"]
+    monkeypatch.setattr(grader, "grade", passes)
+    assert main(command) == 0
+    assert "not graded" not in capsys.readouterr().out
+    assert {x["total"] for x in scores(tmp_path / "out").values()} == {"3"}
+
+
+# Who grades
+
+
+def test_no_more_orders_are_at_hand_than_there_are_workers():
+    taken, done, most = [], [], []
 
     def slowly(order, settings):
-        going.append(order)
-        time.sleep(0.05)
-        return len(going), going.remove(order)
+        most.append(len(taken) - len(done))
+        time.sleep(0.005)
+        return passes(order, settings)
 
-    monkeypatch.setattr("attngrade.duty._grade", slowly)
-    settings = Settings(b"s" * 32, 60, 4096, course=fingerprint())
-    with ThreadPoolExecutor() as pool:
-        found = list(pool.map(lambda k: grade([k], settings), range(3)))
-    assert found == [[(1, None)]] * 3
+    def orders():
+        for order in students(20):
+            taken.append(order)
+            yield order, SETTINGS, None
+
+    with ThreadPoolExecutor(8) as threads:
+        for _, result in crew(threads, slowly, workers=3).results(orders()):
+            done.append(result)
+    assert names(done) == [x.student for x in taken]
+    assert max(most) <= 3
 
 
 def test_a_cluster_without_workers_is_not_waited_for_for_ever(monkeypatch):
-    monkeypatch.setattr("attngrade.cluster.PATIENCE", 2)
-    client = Mock()
-    client.scheduler_info.return_value = {"workers": {}}
-    crew = Crew(client, Settings(b"s" * 32, 60, 4096))
-    with pytest.raises(Stopped, match="There is no worker"):
-        next(crew.results([Order("anna", "anna.ipynb", "d", b"")]))
+    monkeypatch.setattr("attngrade.pool.PATIENCE", 0.1)
+    never = threading.Event()
+    with ThreadPoolExecutor() as threads:
+        waiting = crew(threads, lambda *_: never.wait(), workers=0)
+        with pytest.raises(Stopped, match="There is no worker"):
+            next(waiting.results([(students(1)[0], SETTINGS, None)]))
+        never.set()
 
 
-def test_a_cluster_that_is_not_there_is_a_plain_sentence(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("attngrade.cluster.ANSWERING", 0.5)
-    write(tmp_path / "anna.ipynb", SETUP, ANSWER, CHECK)
-    command = [str(tmp_path), "--out", str(tmp_path / "out"), "--scheduler"]
+def test_a_cluster_that_is_not_there_is_a_plain_sentence(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("attngrade.pool.ANSWERING", 0.5)
+    command = [str(folder), "--out", str(tmp_path / "out"), "--scheduler"]
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
         assert main([*command, address]) == 2
         assert f"No scheduler of dask answers at {address}" in capsys.readouterr().err
 
 
-def test_without_a_sandbox_scores_are_unofficial_or_there_are_none(tmp_path, capsys, monkeypatch):
-    folder, out = tmp_path / "class", tmp_path / "out"
-    folder.mkdir()
-    out.mkdir()
-    digest = hashlib.sha256(write(folder / "anna.ipynb", SETUP, ANSWER, CHECK).read_bytes())
-    settings = Settings(secret_in(out / "secret"), 120, 4096, course=fingerprint())
-    with Journal(out, settings.mark) as journal:
-        journal.add(result(digest=digest.hexdigest()))
-    before = (out / "journal.jsonl").read_text()
-    command = [str(folder), "--out", str(out), "--workers", "1"]
-    assert main(command) == 0
-    assert "These scores are unofficial: a roof: it leaks." in capsys.readouterr().out
-    # it ran without a sandbox, which does not count where one is demanded
-    monkeypatch.setenv("PATH", str(tmp_path))
-    code, said = main([*command, "--require-sandbox"]), capsys.readouterr().err
-    assert code == 3, said
-    assert "apt install bubblewrap" in said
-    assert (out / "journal.jsonl").read_text() == before
+def test_a_worker_with_another_course_or_other_packages_is_refused():
+    with pytest.raises(Stopped, match="Install the same everywhere"):
+        grade_far(students(1)[0], replace(SETTINGS, course="0.0 another"))
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Two workers far from the folder of the class, whose graders can die."""
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        local_directory=str(tmp_path / "dask"),
+        preload=failing_grader.__file__,
+        silence_logs=logging.CRITICAL,
+        scheduler_kwargs={"allowed_failures": 1},
+        env={failing_grader.DIARY: str(tmp_path / "diary.txt")},
+    ) as cluster:
+        yield cluster
+
+
+def test_who_kills_workers_is_given_up_and_nobody_else_is(cluster, folder, tmp_path, capsys):
+    write(folder / "ben_breaks.ipynb", SETUP, ANSWER, CHECK, "BREAKS = True")
+    write(folder / "mallory.ipynb", SETUP, ANSWER, CHECK, "KILLS = True")
+    command = [str(folder), "--out", str(tmp_path / "out"), "--scheduler"]
+    assert main([*command, cluster.scheduler_address]) == 0, capsys.readouterr().err
+    found = scores(tmp_path / "out")
+    assert found["anna"]["causal_mask"] == "1"
+    assert "KilledWorker" in found["mallory"]["notes"]
+    assert "RuntimeError: it is broken" in found["ben_breaks"]["notes"]
+    assert {found[name]["total"] for name in ("mallory", "ben_breaks")} == {""}
+    tries = Counter((tmp_path / "diary.txt").read_text().split())
+    assert tries["mallory"] == 2
+    journal = (tmp_path / "out" / "journal.jsonl").read_text().splitlines()
+    kept = {student for line in journal if (student := json.loads(line).get("student"))}
+    assert kept == {"anna"}, "what failed is tried again by the next run"
 
 
 # What decides about points decides about the mark
 
 
 def test_the_mark_is_another_for_another_secret_or_setting():
-    one = Settings(b"s" * 32, 120, 4096, (), False, "1")
-    assert one.mark == Settings(b"s" * 32, 120, 4096, (), True, "1").mark
-    others = [
-        Settings(b"t" * 32, 120, 4096, (), False, "1"),
-        Settings(b"s" * 32, 60, 4096, (), False, "1"),
-        Settings(b"s" * 32, 120, 2048, (), False, "1"),
-        Settings(b"s" * 32, 120, 4096, ("masks",), False, "1"),
-        Settings(b"s" * 32, 120, 4096, (), False, "2"),
-    ]
-    assert len({one.mark, *(x.mark for x in others)}) == 6
+    one = Settings(b"s" * 32, course="1")
+    assert one.mark == replace(one, sandbox=True).mark
+    changes = {"secret": b"t" * 32, "seconds": 60, "memory": 2048, "chapters": ("masks",)}
+    marks = [replace(one, **{key: x}).mark for key, x in (changes | {"course": "2"}).items()]
+    assert len({one.mark, *marks}) == 6
     assert "ssss" not in repr(one)
 
 
-def test_a_secret_is_made_once(tmp_path):
+def test_who_installs_a_package_has_the_class_graded_again(monkeypatch):
+    before = fingerprint.__wrapped__()
+    assert fingerprint.__wrapped__() == before
+    more = [Mock(version="0.8.0")]
+    more[0].name = "einops"
+    monkeypatch.setattr("importlib.metadata.distributions", lambda: more)
+    assert fingerprint.__wrapped__() != before
+
+
+def test_a_secret_is_made_once_and_for_its_owner_only(tmp_path):
     secret = secret_in(tmp_path / "secret")
     assert len(secret) == 32
     assert secret_in(tmp_path / "secret") == secret != secret_in(tmp_path / "other")
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
     (tmp_path / "short").write_bytes(b"1234")
     with pytest.raises(ValueError, match="has 4 bytes; a secret needs 16 or more"):
         secret_in(tmp_path / "short")
@@ -218,13 +287,10 @@ def test_our_own_files_are_no_submissions(tmp_path, out, monkeypatch):
         assert {path.relative_to(root).as_posix() for _, path in found} == files - ours
 
 
-def test_results_may_lie_around_the_submissions_but_not_in_their_place(tmp_path):
-    folder = tmp_path / "class"
-    folder.mkdir()
-    write(folder / "anna.ipynb", SETUP)
+def test_results_may_lie_around_the_submissions_but_not_in_their_place(folder, tmp_path):
     assert len(handed_in(folder, tmp_path)) == 1
     for same in (folder, tmp_path / "class" / ".." / "class"):
-        with pytest.raises(ValueError, match="results need a folder of their own"):
+        with pytest.raises(ValueError, match="results need another folder"):
             handed_in(folder, same)
     shutil.rmtree(folder)
     (folder / "results").mkdir(parents=True)
@@ -239,17 +305,17 @@ def test_results_may_lie_around_the_submissions_but_not_in_their_place(tmp_path)
         (["{}/empty", "--out", "{}/out"], "has nothing to grade in it"),
         (["{}/class", "--out", "{}/class/anna.ipynb"], "is a file; --out needs a folder"),
         (["{}/class", "--out", "{}/out", "--secret-file", "{}/none/x"], "No such file"),
+        (["{}/class", "--out", "/usr/results"], "Every submission could read /usr/results"),
     ],
 )
-def test_what_cannot_be_done_is_a_plain_sentence(tmp_path, capsys, arguments, says):
+def test_what_cannot_be_done_is_a_plain_sentence(folder, tmp_path, graded, capsys, arguments, says):
     (tmp_path / "empty").mkdir()
-    (tmp_path / "class").mkdir()
-    write(tmp_path / "class" / "anna.ipynb", SETUP)
     assert main([x.format(tmp_path) for x in arguments]) == 2
     said = capsys.readouterr().err
     assert says in said
     assert said.startswith("attngrade: ")
-    assert not (tmp_path / "out" / "scores.csv").exists()
+    assert not graded
+    assert not Path("/usr/results").exists()
 
 
 @pytest.mark.parametrize(
@@ -271,13 +337,26 @@ def test_a_bad_option_is_a_plain_sentence(tmp_path, capsys, options, says):
     assert says in capsys.readouterr().err
 
 
-def test_where_nothing_can_be_graded_the_table_says_why(tmp_path, capsys, monkeypatch):
-    (tmp_path / "class").mkdir()
-    (tmp_path / "class" / "anna.ipynb").symlink_to("/etc/passwd")
-    assert os.path.lexists(tmp_path / "class" / "anna.ipynb")
-    monkeypatch.setattr("attngrade.cluster.LocalCluster", None)  # none is needed
-    assert main([str(tmp_path / "class"), "--out", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr()
-    assert "No submission could be graded; the table says why." in said.err
-    assert "official" not in said.out
-    assert "is a link" in (tmp_path / "out" / "scores.csv").read_text()
+def test_what_is_known_is_not_graded_again(folder, tmp_path, graded, monkeypatch):
+    command = [str(folder), "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    assert Counter(graded) == {"anna": 1, control().student: 2}
+    assert main(command) == 0
+    assert len(graded) == 3, "no control either, as there is nothing to prove"
+    monkeypatch.setattr("attngrade.cli.fingerprint", lambda: "another")
+    assert main(command) == 0
+    assert graded.count("anna") == 2
+
+
+def test_a_folder_of_countless_files_is_bounded(folder, tmp_path, graded, monkeypatch):
+    monkeypatch.setattr("attngrade.pipeline.MOST_FILES", 3)
+    monkeypatch.setattr("attngrade.pipeline.MOST_BYTES", 400)
+    (folder / "mallory").mkdir()
+    for k in range(5):
+        (folder / "mallory" / f"{k}.ipynb").write_text("x" * 150)
+    orders = []
+    monkeypatch.setattr(grader, "grade", lambda *x: orders.append(x[0]) or passes(*x))
+    assert main([str(folder), "--out", str(tmp_path / "out")]) == 0
+    files = next(x.files for x in orders if x.student == "mallory")
+    assert [file.data is not None for file in files] == [True, True, False, False]
+    assert files[-1].name == "mallory, and 2 more"

@@ -4,26 +4,23 @@ import os
 import signal
 from pathlib import Path
 
-from attngrade import duty
-from attngrade.grade import Grader
+from attngrade import grader
 
 DIARY = "DEADLY_DIARY"
+grade = grader.grade
 
 
-class Deadly(Grader):
-    """A grader that a notebook can kill: no honest one can, so that a test must."""
-
-    def judge(self, submission, root):
-        text = "\n".join(cell.source for cell in submission.cells)
-        with Path(os.environ[DIARY]).open("a") as diary:
-            diary.write(f"{submission.student}\n")
-        if "KILLS" in text:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if "BREAKS" in text:
-            raise RuntimeError("it is broken")
-        return super().judge(submission, root)
+def deadly(order, settings):
+    """What a notebook cannot do to an honest grader, so that a test must."""
+    with Path(os.environ[DIARY]).open("a") as diary:
+        diary.write(f"{order.student.replace(' ', '_')}\n")
+    if b"KILLS" in order.files[0].data:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if b"BREAKS" in order.files[0].data:
+        raise RuntimeError("it is broken")
+    return grade(order, settings)
 
 
 def dask_setup(worker) -> None:
     """Dask calls this when a worker starts."""
-    duty.Grader = Deadly
+    grader.grade = deadly
