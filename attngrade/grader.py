@@ -1,7 +1,6 @@
 """Grade one student: start a judge, take its verdicts, and start another where it fails."""
 
 import multiprocessing
-import threading
 from collections import Counter
 from multiprocessing.connection import Connection
 

@@ -10,7 +10,6 @@ import hmac
 import resource
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path

@@ -20,7 +20,16 @@ FILES = {
     "attngrade/sandbox/__init__.py": EMPTY,
     **{
         f"attngrade/sandbox/{x}.py": HERE / f"{x}.py"
-        for x in ("calls", "confine", "notebook_shell", "peer", "seccomp", "values", "wire", "worker")
+        for x in (
+            "calls",
+            "confine",
+            "notebook_shell",
+            "peer",
+            "seccomp",
+            "values",
+            "wire",
+            "worker",
+        )
     },
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import psutil
 
 from attngrade import NotGraded
 from attngrade.sandbox import bwrap
+from attngrade.sandbox.confine import become_nobody
 from attngrade.sandbox.course import PLACE, roots
 from attngrade.sandbox.limits import IN_FORCE, MIB, Group, Limits
 from attngrade.sandbox.wire import Lost, Pipe
@@ -137,11 +139,7 @@ class Sandbox:
 
     def _bound(self, more: int) -> None:
         memory = self.worker.memory_info()
-        bounds = {"NPROC": 0, "FSIZE": 0, "AS": memory.vms + more, "DATA": memory.data + more}
-        for name, most in bounds.items():
-            kind = getattr(psutil, f"RLIMIT_{name}")
-            _, hard = self.worker.rlimit(kind)
-            self.worker.rlimit(kind, (most, hard if self.filtered else most))
+        self._set({"NPROC": 0, "FSIZE": 0, "AS": memory.vms + more, "DATA": memory.data + more})
         for _ in range(MOST_ROUNDS):  # their memory would not be counted
             others = self.worker.children(recursive=True)
             for process in others:
@@ -155,11 +153,29 @@ class Sandbox:
         if not self.filtered:
             return self.close()
         self.group.allow(None)
-        with suppress(psutil.Error):
-            for name in ("NPROC", "FSIZE", "AS", "DATA"):
-                kind = getattr(psutil, f"RLIMIT_{name}")
-                _, hard = self.worker.rlimit(kind)
-                self.worker.rlimit(kind, (hard, hard))
+        return self._set(dict.fromkeys(("NPROC", "FSIZE", "AS", "DATA")))
+
+    def _set(self, soft: dict[str, int | None]) -> None:
+        """Set soft limits of the worker, None for as much as it may have at all."""
+
+        def set_all():
+            for name, most in soft.items():
+                kind = getattr(resource, f"RLIMIT_{name}")
+                hard = resource.prlimit(self.worker.pid, kind)[1]
+                most = hard if most is None else most
+                resource.prlimit(self.worker.pid, kind, (most, hard if self.filtered else most))
+
+        if not self.is_root:
+            return set_all()
+        child = os.fork()  # the kernel lets the same user do this, and root not always
+        if not child:
+            with suppress(OSError):
+                become_nobody()
+                set_all()
+                os._exit(0)
+            os._exit(1)
+        if os.waitpid(child, 0)[1]:
+            raise Lost("its memory could not be limited")
         return None
 
     def _writable(self) -> int:
