@@ -11,7 +11,7 @@ from attngrade.piece import Piece, parse
 
 # IPython reads the whole cell again for each magic, and its patterns take quadratic time in a line: so
 # many characters a notebook, all readings together, and no line that is longer than anybody types.
-MOST_READ = 1_000_000
+MOST_READ = 500_000
 LONGEST_LINE = 1000
 
 _RUN_THE_BODY = re.compile(r"\s*%%(?:capture|prun|time|timeit)\b.*\n")  # as Python, here

@@ -29,12 +29,12 @@ def repair(pieces: list[Piece], notes: list[str]) -> list[Piece]:
 
 
 def _retyped(pieces: list[Piece], notes: list[str]) -> Iterator[Piece]:
-    """The code cells, and a cell of text that is Python and has an id which no code cell has."""
+    """The code cells, and a cell of text that defines or checks something and has an id that no code cell has."""
     missing = grade_ids().keys() - {p.grade_id for p in pieces if p.kind == "code"}
     for piece in pieces:
         if piece.kind == "code":
             yield piece
-        elif piece.grade_id in missing and piece.tree:
+        elif piece.grade_id in missing and (piece.bound or piece.checks):
             kind = {"markdown": "Markdown", "raw": "raw text"}.get(piece.kind, "no code cell")
             notes.append(f"Cell {piece.number} had become {kind}; it was read as code.")
             yield replace(piece, kind="code")
