@@ -103,7 +103,7 @@ def taken(peer: Peer, told: Any, args: Iterable, kwargs: dict, state: Any) -> An
         expect(isinstance(modes, dict))
         state["training"] = modes
     if number is None:
-        return detached(result)
+        return exchanged(result, Tensor.detach)
     stored = list(state["parameters"].values()) if state else []
     inputs = [x for x in (*given, *stored) if x.requires_grad]
     attached = iter(Attached.apply(peer, number, tensors(result), *inputs))
@@ -126,8 +126,7 @@ class Attached(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         found = ctx.peer.ask("vjp", ctx.number, list(grads))
-        right = isinstance(found, list) and len(found) == ctx.count
-        expect(right, "it sent another number of gradients than there are inputs")
+        expect(isinstance(found, list) and len(found) == ctx.count)
         return None, None, None, *found
 
 
@@ -169,7 +168,7 @@ class Calls:
         changed = [[k, x.detach()] for k, (x, y) in pairs if not torch.equal(x.detach(), y)]
         modes = modes_of(answer) if state else None
         if not grad or not any(x.requires_grad for x in tensors(result)):
-            return detached(result), changed, None, modes, said
+            return result, changed, None, modes, said
         inputs = [*fresh.values(), *(p for p in stored if p.requires_grad)]
         return result, changed, self.keep(tensors(result), inputs), modes, said
 
@@ -188,15 +187,13 @@ class Calls:
         if number not in self.graphs:
             raise RuntimeError("the graph of this call is gone; there were too many others since")
         outputs, inputs, _ = self.graphs[number]
-        pairs = [
-            (y, g) for y, g in zip(outputs, grads, strict=True) if g is not None and y.requires_grad
-        ]
+        known = zip(outputs, grads, strict=True)
+        pairs = [(y, g) for y, g in known if g is not None and y.requires_grad]
         if not pairs or not inputs:
             return [None] * len(inputs)
-        with torch.enable_grad():
-            made, grads = zip(*pairs, strict=True)
-            options = {"retain_graph": True, "allow_unused": True}
-            return list(torch.autograd.grad(made, inputs, grads, **options))
+        made, grads = zip(*pairs, strict=True)
+        options = {"retain_graph": True, "allow_unused": True}
+        return list(torch.autograd.grad(made, inputs, grads, **options))
 
     def each(self, far_id: int, asked: list[list]) -> list[list]:
         """What calls gave, one after the other, or what they raised."""
@@ -206,8 +203,8 @@ class Calls:
         """The `Outcome` of a call."""
         seen = look(self.objects()[far_id], Question(tuple(args), kwargs, gradients))
         found = seen.gradients
-        found = list(described(found)) if isinstance(found, BaseException) else found
-        return detached(bounded(seen.output)), found, seen.changed
+        found = described(found) if isinstance(found, BaseException) else found
+        return bounded(seen.output), found, seen.changed
 
     def measure(self, far_id: int, args: list) -> tuple:
         """What a call makes on its way."""
@@ -259,11 +256,4 @@ def exchanged(x: Any, change: Callable) -> Any:
         return change(x)
     if isinstance(x, dict):
         return {k: exchanged(y, change) for k, y in x.items()}
-    if isinstance(x, tuple | list):
-        return type(x)(exchanged(y, change) for y in x) if type(x) in (tuple, list) else x
-    return x
-
-
-def detached(x: Any) -> Any:
-    """The result without its graph."""
-    return exchanged(x, lambda t: t.detach())
+    return type(x)(exchanged(y, change) for y in x) if type(x) in (tuple, list) else x

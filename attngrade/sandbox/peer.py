@@ -6,18 +6,14 @@ the submission has stand-ins, too, where an exercise hands it a function.
 
 import builtins
 from collections.abc import Callable
-from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 from torch import nn
 
-from attngrade.sandbox.values import MOST_TEXT, Memory, Packer, without_addresses
+from attngrade.sandbox.values import MOST_TEXT, Memory, Packer, named, without_addresses
 from attngrade.sandbox.wire import MOST_BYTES, Lost, Pipe, expect
 
 MOST_REQUESTS, MOST_OBJECTS = 50_000, 2_000  # of the other side, in one exercise
-FUNCTIONS = FunctionType, MethodType, BuiltinFunctionType, partial
-MESSAGES = [str, str, list], [str, str, str, bool]  # a question; an error; and ["reply", anything]
 
 
 class Peer:
@@ -31,14 +27,7 @@ class Peer:
         limited: ``with limited(bytes, of_arguments)`` bounds the memory of the other side.
     """
 
-    def __init__(
-        self,
-        pipe: Pipe,
-        owner: str,
-        serve: dict[str, Callable],
-        stand_in: Callable,
-        limited: Callable | None = None,
-    ):
+    def __init__(self, pipe: Pipe, owner: str, serve: dict, stand_in: Callable, limited=None):
         self.pipe, self.owner, self.serve, self.stand_in = pipe, owner, serve, stand_in
         self.limited = limited
         self.begin()
@@ -108,10 +97,9 @@ class Peer:
         number = next((k for k, known in enumerate(self.objects) if known is x), len(self.objects))
         if number == len(self.objects):
             self.objects.append(x)
-        kinds = {"class": type, "module": nn.Module, "function": FUNCTIONS}
+        kinds = {"class": type, "module": nn.Module, "function": object if callable(x) else ()}
         kind = next((kind for kind, t in kinds.items() if isinstance(x, t)), "object")
-        name = str(type(x).__name__)
-        return {"object": {"mine": number, "kind": kind, "type": name, "calls": callable(x)}}
+        return {"object": {"mine": number, "kind": kind, "type": type(x).__name__[:60]}}
 
     def resolve(self, x: dict) -> Any:
         """Our own object, or the stand-in of one over there."""
@@ -126,10 +114,15 @@ class Peer:
 
 
 class Far:
-    """Stands for an object of the other side."""
+    """Stands for an object of the other side; its attributes are asked for."""
 
     def __init__(self, peer: Peer, far_id: int):
         self.peer, self.far_id = peer, far_id
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self.peer.ask("get", self.far_id, name)
 
     def __repr__(self) -> str:
         return f"a {type(self).__name__}"
@@ -137,10 +130,10 @@ class Far:
 
 def checked(message: Any) -> list:
     """The message, if it is one; else `Lost`."""
-    shape = [type(x) for x in message] if isinstance(message, list) else []
-    reply = len(shape) == 2 and shape[0] is str and message[0] == "reply"
-    expect(reply or shape in MESSAGES)
-    return message
+    match message:
+        case ["ask", str(), list()] | ["reply", _] | ["raised", str(), str(), bool()]:
+            return message
+    raise Lost("what it sent is no message")
 
 
 def reply_of(function: Callable, *args: Any) -> list:
@@ -162,25 +155,24 @@ def opened(message: Any) -> Any:
     return rest[0]
 
 
-def described(error: BaseException) -> tuple[str, str, bool]:
+def described(error: BaseException) -> list:
     """The nearest kind that Python knows, what it says, and whether it was raised bare."""
     kind = next(
         (c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins"), "Exception"
     )
     try:
-        return kind, str(error)[:MOST_TEXT], not error.args
+        return [kind, str(error)[:MOST_TEXT], not error.args]
     except Exception:  # an error that cannot say what it is
-        return kind, type(error).__name__[:MOST_TEXT], False
+        return [kind, type(error).__name__[:MOST_TEXT], False]
 
 
 def raised(kind: str, message: str, bare: bool) -> Exception:
     """The error of the other side, made here: a subclass of its kind that says what it said."""
-    base, message = getattr(builtins, kind[:60], Exception), without_addresses(message)
+    base, message = getattr(builtins, kind, None), without_addresses(message)
     known = isinstance(base, type) and issubclass(base, Exception | SystemExit)
     if not known or issubclass(base, ExceptionGroup):
         base = RuntimeError
-    name = kind[:60] if kind[:60].isidentifier() else base.__name__
     # made without __init__: some kinds want arguments of their own
-    error = base.__new__(type(name, (base,), {"__str__": lambda self: message}))
+    error = base.__new__(type(named(kind), (base,), {"__str__": lambda self: message}))
     error.args = () if bare else (message,)
     return error

@@ -4,12 +4,14 @@ A function is a `StandIn`. A class, a layer and an object stand here as what jud
 are real `torch.nn.Module`s whose numbers live here and whose `forward` runs over there.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from torch import Tensor, nn
 
 from attngrade.sandbox.calls import StandIn, call
 from attngrade.sandbox.peer import Far, Peer
+from attngrade.sandbox.values import named
 from attngrade.sandbox.wire import expect
 
 STATE = {"parameters": Tensor, "buffers": Tensor, "training": bool}  # of a layer, each by its name
@@ -20,19 +22,6 @@ class FarClass(type):
 
     def __call__(cls, *args, **kwargs):
         return call(cls.peer, cls.far_id, args, kwargs)
-
-
-class FarObject(Far):
-    """An object of the submission: its attributes are asked for."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self.peer.ask("get", self.far_id, name)
-
-
-class FarCallable(FarObject, StandIn):
-    """An object of the submission that can be called."""
 
 
 class FarModule(nn.Module):
@@ -88,15 +77,9 @@ def stand_in(peer: Peer, described: dict) -> Any:
     kind, name, number = described.get("kind"), described.get("type"), described["mine"]
     known = isinstance(name, str) and kind in ("function", "class", "module", "object")
     expect(known, "it described an object of no known kind")
-    name = name[:60] if name[:60].isidentifier() else "object"
     if kind == "class":
-        return FarClass(name, (), {"peer": peer, "far_id": number})
+        return FarClass(named(name), (), {"peer": peer, "far_id": number})
     if kind == "module":
-        try:
+        with suppress(Exception):  # a layer that was never initialised stores nothing
             return FarModule(peer, number)
-        except Exception:  # a layer that was never initialised stores nothing, and cannot be asked
-            kind = "object"
-    if kind == "function":
-        return type(name, (StandIn,), {})(peer, number)
-    base = FarCallable if described.get("calls") is True else FarObject
-    return type(name, (base,), {})(peer, number)
+    return type(named(name), (StandIn if kind == "function" else Far,), {})(peer, number)

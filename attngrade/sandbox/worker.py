@@ -65,7 +65,7 @@ class Worker:
         self.main = types.ModuleType("__main__")
         sys.modules["__main__"] = self.main
         self.main.__builtins__ = builtins
-        notebook_shell.install(self.execute, vars(self.main))
+        notebook_shell.install(self.execute)
         reset()
         sys.path[:] = self.paths
         os.chdir(self.folder)
@@ -92,7 +92,7 @@ class Worker:
     def execute(self, source: str, file: str = "<magic>") -> Any:
         """Run source in the notebook; `await` is allowed everywhere. The value, if it is one expression."""
         linecache.cache[file] = len(source), None, source.splitlines(True), file
-        tree = ast.parse(plain(source), file)
+        tree = ast.parse(source, file)
         alone = len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr)
         tree = ast.Expression(tree.body[0].value) if alone else tree
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -126,19 +126,6 @@ class Worker:
     def get(self, far_id: int, name: str) -> Any:
         """An attribute of an object."""
         return getattr(self.peer.objects[far_id], name)
-
-
-def plain(source: str) -> str:
-    """The source as Python: below ``%%time`` there may be magics, which IPython then rewrites."""
-    try:
-        ast.parse(source)
-        return source
-    except SyntaxError:
-        if not set(source) & set("%!?"):
-            return source
-        from IPython.core.inputtransformer2 import TransformerManager
-
-        return TransformerManager().transform_cell(source)
 
 
 def reset() -> None:
