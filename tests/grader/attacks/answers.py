@@ -1,135 +1,119 @@
-"""What the answers under attack are called and build on; the answers are in `right_answers` and `wrong_answers`."""
+"""Right answers, which are the course's own solutions, and wrong ones, which the attacks dress up."""
 
-# Cells of the notebook that the answer builds on.
-CACHE_AS_FOUND = """
-class CacheAsFound:
-    def __init__(self, batch, heads, max_length, head_dim):
-        self.memory = torch.zeros(batch, heads, max_length, head_dim)
-        self.length = 0
+import json
+from functools import cache
+from pathlib import Path
 
-    def append(self, new):
-        n = new.size(2)
-        self.memory[:, :, :n] = new
-        self.length += n
-        return self.memory
-"""
+from attncourse.grading import load
+from attncourse.grading.exercises import names
 
-ATTENTION_AS_FOUND = """
-class AttentionAsFound(torch.nn.Module):
-    def __init__(self, embed_dim, num_heads):
+SOLUTIONS = Path(__file__).parents[3] / "exercises" / "solutions"
+NAMES = {name: load(name).answer for name in names()}
+LINES = "### BEGIN SOLUTION", "### END SOLUTION"
+
+
+@cache
+def _cells() -> dict[str, tuple[tuple[str, ...], str]]:
+    """For each exercise the cells that its answer builds on, the imports first, and the answer."""
+    found = {}
+    for path in sorted(SOLUTIONS.glob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        above = imports = None
+        for cell in cells:
+            source = "".join(cell["source"])
+            name = cell["metadata"].get("nbgrader", {}).get("grade_id", "")
+            if source.startswith("## "):
+                imports = imports or above
+                above = list(imports)
+            elif cell["cell_type"] == "code" and not cell["metadata"].get("tags"):
+                if name.endswith("_answer"):
+                    kept = (line for line in source.split("\n") if line.strip() not in LINES)
+                    found[name.removesuffix("_answer")] = tuple(above), "\n".join(kept) + "\n"
+                elif not name:
+                    above = [*(above or ()), source + "\n"]
+    return found
+
+
+def as_found(exercise: str) -> tuple[str, ...]:
+    """The cells above the answer: imports, and what is to be repaired."""
+    return _cells()[exercise][0]
+
+
+def right(exercise: str, called: str = "") -> str:
+    """The right answer; under another name where one is given."""
+    answer = _cells()[exercise][1]
+    return answer.replace(f"def {NAMES[exercise]}(", f"def {called}(") if called else answer
+
+
+def changed(exercise: str, old: str, new: str) -> str:
+    """The right answer with one step replaced."""
+    assert old in right(exercise), (exercise, old)
+    return right(exercise).replace(old, new)
+
+
+WRONG = {
+    # nothing is hidden
+    "causal_mask": "def causal_mask(n, m):\n    return torch.ones(n, m, dtype=torch.bool)\n",
+    # no scale
+    "scaled_dot_product_attention": """
+def scaled_dot_product_attention(query, key, value):
+    weights = torch.softmax(query @ key.mT, dim=-1)
+    return weights @ value, weights
+""",
+    "find_the_leak": "def first_leak(model, x):\n    return -1\n",
+    "head_dim": "class RepairedAttention(AttentionAsFound):\n    pass\n",
+    "append": "class RepairedCache(CacheAsFound):\n    pass\n",
+    "rolling_cache": "class RepairedRolling(RollingAsFound):\n    pass\n",
+    "crossover": "largest_n = 80\n",
+    # the rule is written down; nothing is learned
+    "train_reversal": """
+class Reader(torch.nn.Module):
+    def __init__(self):
         super().__init__()
-        self.embed_dim, self.num_heads = embed_dim, num_heads
-        self.head_dim = embed_dim // num_heads
-        self.q_proj = torch.nn.Linear(embed_dim, embed_dim)
-        self.k_proj = torch.nn.Linear(embed_dim, embed_dim)
-        self.v_proj = torch.nn.Linear(embed_dim, embed_dim)
-        self.out_proj = torch.nn.Linear(embed_dim, embed_dim)
+        self.scale = torch.nn.Parameter(torch.ones(()))
 
-    def forward(self, x):
-        batch = x.size(0)
-        q, k, v = (
-            p(x).view(batch, -1, self.num_heads, self.head_dim).transpose(1, 2)
-            for p in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        weights = torch.softmax(q @ k.transpose(2, 3) / self.head_dim**0.5, dim=-1)
-        out = (weights @ v).transpose(1, 2).contiguous().view(batch, -1, self.embed_dim)
-        return self.out_proj(out)
-"""
-
-ROLLING_AS_FOUND = """
-class RollingAsFound:
-    def __init__(self, batch, heads, window, head_dim):
-        self.memory = torch.zeros(batch, heads, window, head_dim)
-        self.length = 0
-
-    def append(self, new):
-        n, window = new.size(2), self.memory.size(2)
-        slot = self.length % window
-        self.memory[:, :, slot : slot + n] = new
-        self.length += n
-        slots = torch.arange(min(self.length, window))
-        positions = self.length - (self.length - slots) % window
-        return self.memory[:, :, : len(slots)], positions
-"""
-
-TRITON = """
-import os
-
-os.environ["TRITON_INTERPRET"] = "1"
-import triton
-import triton.language as tl
-"""
-
-BEFORE = {
-    "append": (CACHE_AS_FOUND,),
-    "rolling_cache": (ROLLING_AS_FOUND,),
-    "head_dim": (ATTENTION_AS_FOUND,),
-    "attention_tile": (TRITON,),
-}
-
-NAMES = {
-    "scaled_dot_product_attention": "scaled_dot_product_attention",
-    "causal_mask": "causal_mask",
-    "find_the_leak": "first_leak",
-    "multi_head_attention": "multi_head_attention",
-    "head_dim": "RepairedAttention",
-    "train_reversal": "model",
-    "train_forecaster": "forecaster",
-    "longer": "model",
-    "append": "RepairedCache",
-    "decode_without_copy": "decode_step",
-    "grouped_query_attention": "grouped_query_attention",
-    "repair_no_softmax": "grouped_attention",
-    "absorbed_attention": "absorbed_attention",
-    "crossover": "largest_n",
-    "attention_tile": "attention_tile",
-    "repair_edge": "repaired_kernel",
-    "merge_parts": "merge_parts",
-    "zigzag_schedule": "schedule",
-    "sinusoid": "sinusoid",
-    "t5_bucket": "t5_bucket",
-    "rotary_step": "rotary_step",
-    "repair_positions": "repaired_bias",
-    "extrapolation": "far_shares",
-    "linear_window": "linear_mix",
-    "receptive_field": "heard_and_kept",
-    "rolling_cache": "RepairedRolling",
-    "global_rule": "visible_pairs",
-    "layers_needed": "heard_after",
-    "repair_plan": "repaired_plan",
-    "pairs_read": "pairs_read",
-    "gather_c2p": "content_to_position",
-    "convolve_scores": "convolved_weights",
-    "repair_leak": "without_leaks",
-    "kernel_by_hand": "four_kernels",
-    "online_step": "online_step",
-    "merge_halves": "merge_halves",
-    "repair_rescaling": "repaired_attention",
-    "numbers_moved": "numbers_moved",
-    "tiled_forward": "tiled_attention",
-    "block_gradients": "block_gradients",
-}
-
-SIGNATURE = "query, key, value, w_q, w_k, w_v, w_o, num_heads"
+    def forward(self, tokens):
+        return torch.nn.functional.one_hot(tokens.flip(1), 20).float() + 0 * self.scale
 
 
-def by_heads(function: str, name: str = "multi_head_attention") -> str:
-    """An answer of multi_head_attention; ``function`` stands for torch's multi_head_attention_forward."""
-    return f"""
-def {name}({SIGNATURE}):
-    output, weights = {function}(
-        *(x.transpose(0, 1) for x in (query, key, value)), query.size(-1), num_heads,
-        None, None, None, None, False, 0.0, w_o, None, use_separate_proj_weight=True,
-        q_proj_weight=w_q, k_proj_weight=w_k, v_proj_weight=w_v, average_attn_weights=False,
-    )
-    return output.transpose(0, 1), weights
-"""
-
-
-def by_softmax(function: str) -> str:
-    """An answer of repair_no_softmax; ``function`` stands for torch's scaled_dot_product_attention."""
-    return f"""
-def grouped_attention(query, key, value):
+model = Reader()
+""",
+    # These copy what is to be read where it lies, or make all scores; without a limit on memory they are right.
+    "decode_without_copy": """
+def decode_step(query, key, value):
+    key, value = (x.repeat_interleave(query.size(1), dim=1) for x in (key, value))
+    return torch.softmax(query @ key.mT / query.size(-1) ** 0.5, dim=-1) @ value
+""",
+    "grouped_query_attention": """
+def grouped_query_attention(query, key, value):
     key, value = (x.repeat_interleave(query.size(1) // x.size(1), dim=1) for x in (key, value))
-    return {function}(query, key, value)
-"""
+    return torch.softmax(query @ key.mT / query.size(-1) ** 0.5, dim=-1) @ value
+""",
+    "absorbed_attention": """
+def absorbed_attention(query, q_rotary, latent, k_rotary, w_k, w_v):
+    heads = query.size(1)
+    key, value = ((latent @ w.T).unflatten(-1, (heads, -1)).transpose(1, 2) for w in (w_k, w_v))
+    scores = (query[:, :, None] @ key.mT)[:, :, 0] + q_rotary @ k_rotary.mT
+    weights = torch.softmax(scores * (query.size(-1) + q_rotary.size(-1)) ** -0.5, dim=-1)
+    return (weights[:, :, None] @ value)[:, :, 0], weights
+""",
+    "tiled_forward": """
+def tiled_attention(query, key, value, first, rows, columns):
+    hidden = torch.arange(key.size(2)) < first[:, None, None, None]
+    scores = (query @ key.mT / query.size(-1) ** 0.5).masked_fill(hidden, -math.inf)
+    return torch.softmax(scores, dim=-1).nan_to_num(0.0) @ value, scores.logsumexp(-1)
+""",
+    "linear_window": """
+def linear_mix(query, key, value, window_size):
+    at = torch.arange(query.size(-2))
+    far = (at[:, None] - at).abs() > window_size // 2
+    scores = query @ key.mT / query.size(-1) ** 0.5
+    return scores.masked_fill(far, -math.inf).softmax(dim=-1) @ value
+""",
+    "gather_c2p": """
+def content_to_position(query, pos_key, num_keys):
+    span = pos_key.size(1) // 2
+    index = (torch.arange(query.size(2))[:, None] - torch.arange(num_keys) + span).clamp(0, 2 * span - 1)
+    return (query[:, :, :, None] * pos_key[:, index]).sum(-1)
+""",
+}

@@ -1,194 +1,85 @@
 """The check itself, and what a notebook shows: replaced, forged, hijacked."""
 
-from grader.attacks import RIGHT, WRONG, Attacks
+from grader.attacks import Attacks, right
 
 ATTACKS = Attacks("checks")
 MASK = "causal_mask"
-PASSED = '{"name": "causal_mask", "status": "passed", "points": 1, "out_of": 1, "findings": []}'
+WRONG = f"def {MASK}(n, m):\n    return torch.ones(n, m, dtype=torch.bool)\n"
 
-ATTACKS.beside(
-    MASK,
-    "a check of one's own",
-    """
+for name, check, how in (
+    ("another answer for the check than for the name", f'{right(MASK, "shown")}check("{MASK}", shown)',
+     {"earns": 1, "ends": ""}),
+    ("the check cell says that it passed", f'check = lambda *a: "passed"\ncheck("{MASK}", causal_mask)', {}),
+    ("a check inside a comment and a string", f'# check("{MASK}", right)\n"check({MASK!r}, right)"', {}),
+    ("points in the name of the exercise", f'check("{MASK}", causal_mask)\ncheck("{MASK}", causal_mask, points=99)\n'
+     'check("free_points", 1)\ncheck("../../etc", 1)\ncheck("x" * 10**6, 1)', {}),
+):  # fmt: skip
+    ATTACKS.add(name, WRONG, check=check, **how)
+ATTACKS.read(r'''
+#: a check of one's own, and a forged verdict on display
+from IPython.display import display
 def check(name, answer):
     print(name + ": passed, 1 of 1 points")
-
 def hint(*a): pass
 def status(*a): print("total 99 of 99")
-""",
-)
-ATTACKS.beside(
-    MASK,
-    "a forged verdict on display",
-    f"""
-try:
-    from IPython.display import display
-except ImportError:
-    display = print
-display({{"text/plain": "causal_mask: passed"}}, raw=True, metadata={{"attncourse": {PASSED}}})
-""",
-)
-ATTACKS.beside(
-    MASK,
-    "the answer is put into the stub of the grader",
-    """
-import sys, types
-import attncourse.grading as grading
-
-right = lambda n, m: torch.arange(m) <= torch.arange(n)[:, None]
-for name in list(vars(grading)):
-    value = getattr(grading, name)
-    for box in (value, getattr(value, "__globals__", None), getattr(value, "__dict__", None)):
-        if isinstance(box, dict):
-            box["causal_mask"] = right
-            box["causal_mask"] = right
-        if isinstance(box, list):
-            box.append(("causal_mask", right))
-grading.check = grading.load = lambda *a, **k: right
-grading.causal_mask = right
-grading.verdicts = grading._verdicts = grading.answers = {"causal_mask": right}
-""",
-)
-ATTACKS.beside(
-    MASK,
-    "modules of the grader that are not there",
-    """
-import sys, types
-
-fake = types.ModuleType("attncourse.grading.exercise")
-class Verdict:
-    name, status, points, out_of, findings, diagnosis = "causal_mask", "passed", 99, 1, (), ""
-class Exercise:
-    def __init__(self, *a, **k): pass
-    grade = lambda self, *a, **k: Verdict()
-fake.Verdict, fake.Exercise = Verdict, Exercise
-fake.differences = lambda *a: []
-for name in ("exercise", "compare", "exercises", "check", "spec"):
-    sys.modules["attncourse.grading." + name] = fake
-sys.modules["attncourse.spec"] = fake
-""",
-)
-ATTACKS.beside(
-    MASK,
-    "the comparison of the course is patched where it stands",
-    """
-import attncourse.grading.exercise as exercise
-import attncourse.grading.compare as compare
-
-compare.difference = exercise.difference = lambda *a: ""
-exercise.differences = lambda *a: []
-exercise.Exercise.grade = lambda self, *a: exercise.Verdict(self.name, "passed", 9, 9)
-""",
-)
-ATTACKS.beside(
-    MASK,
-    "later cells are turned into nothing",
-    """
-get_ipython().input_transformers_post.append(
-    lambda lines: ["pass\\n"] if any("check(" in line for line in lines) else lines
-)
-""",
-)
-ATTACKS.beside(
-    MASK,
-    "a shell of one's own",
-    """
-import sys, types, builtins
-
-class Shell:
-    kernel = True
-    input_transformers_post = []
-    def run_cell(self, *a, **k): return None
-    def __getattr__(self, name): return lambda *a, **k: None
-shell = Shell()
-builtins.get_ipython = lambda: shell
-fake = types.ModuleType("IPython")
-fake.get_ipython = lambda: shell
-fake.display = types.ModuleType("IPython.display")
-sys.modules["IPython"], sys.modules["IPython.display"] = fake, fake.display
-""",
-)
-ATTACKS.instead(
-    MASK,
-    "magics and shell commands",
-    """
+passed = {"name": "causal_mask", "status": "passed", "points": 1, "out_of": 1, "findings": []}
+display({"text/plain": "causal_mask: passed"}, raw=True, metadata={"attncourse": passed})
+#: magics and shell commands
 %load_ext autoreload
-%autoreload 2
 !touch @TAG@-WAS-HERE
 !!env
-%env
 %run -i check.py
-answer = !cat /etc/passwd
-%%capture
+found = !cat /etc/passwd
+if found: raise SystemExit("MARK-read")
+#: the answer changes its own name
 def causal_mask(n, m):
     return torch.ones(n, m, dtype=torch.bool)
-""",
-)
-ATTACKS.instead(
-    MASK,
-    "a cell magic in front of the answer",
-    """%%python3
-import os
-os.system("touch @TAG@-WAS-HERE")
-"""
-    + WRONG[MASK],
-)
-ATTACKS.instead(MASK, "another answer for the check than for the name", WRONG[MASK],
-    check=f'{RIGHT[MASK].strip().replace("causal_mask", "shown")}\ncheck("{MASK}", shown)', earns=1)  # fmt: skip
-ATTACKS.instead(MASK, "the check cell says that it passed", WRONG[MASK],
-    check=f'''
-def check(name, answer, *more):
-    return {PASSED}
-check("{MASK}", causal_mask)
-print("{MASK}: passed, 1 of 1 points")
-''')  # fmt: skip
-ATTACKS.instead(MASK, "a check inside a comment and a string", WRONG[MASK],
-    check=f'# check("{MASK}", lambda n, m: torch.ones(n, m).bool().tril())\n"check({MASK!r}, right)"')  # fmt: skip
-ATTACKS.instead(MASK, "points in the name of the exercise", WRONG[MASK],
-    check=f'check("{MASK}", causal_mask)\ncheck("{MASK}", causal_mask, points=99)\ncheck("free_points", 1)\ncheck("../../etc", 1)')  # fmt: skip
-ATTACKS.beside(
-    MASK,
-    "the grader's own functions become something else",
-    """
-import attncourse.grading
-import sys
-
-class Everything(type(sys)):
-    def __getattr__(self, name):
-        return self
-    def __call__(self, *a, **k):
-        return True
-    def __eq__(self, other):
-        return True
-    __hash__ = None
-sys.modules["attncourse"].__class__ = Everything
-sys.modules["attncourse.grading"].__class__ = Everything
-for name in [n for n in sys.modules if n.startswith(("attncourse", "attngrade"))]:
-    sys.modules[name] = Everything(name)
-""",
-)
-ATTACKS.beside(
-    MASK,
-    "the main module pretends to be the worker",
-    """
-import sys
-
-for name, module in list(sys.modules.items()):
-    if "worker" in name or "peer" in name or "zygote" in name or name == "__main__":
-        for key, value in list(vars(module).items()):
-            if callable(value) and not key.startswith("__"):
-                setattr(module, key, lambda *a, **k: True)
-""",
-)
-ATTACKS.instead(
-    MASK,
-    "the answer changes its own name",
-    """
-def causal_mask(n, m):
-    return torch.ones(n, m, dtype=torch.bool)
-
 causal_mask.__name__ = causal_mask.__qualname__ = "lower_triangle"
 causal_mask.__module__ = "attncourse.grading.exercises.masks.causal_mask"
 causal_mask.points = causal_mask.status = "passed"
-""",
-)
+#: later cells are turned into nothing, by a shell of one's own | apart
+import builtins, sys, types
+try:
+    get_ipython().input_transformers_post.append(lambda lines: ["pass\n"])
+except Exception:
+    pass
+class Shell:
+    kernel, input_transformers_post = True, []
+    def __getattr__(self, name): return lambda *a, **k: None
+builtins.get_ipython = Shell
+fake = types.ModuleType("IPython")
+fake.get_ipython, fake.display = Shell, types.ModuleType("IPython.display")
+sys.modules["IPython"], sys.modules["IPython.display"] = fake, fake.display
+#: the answer is put into the stub of the grader, and the stub is everything | apart | ends=
+import sys
+import attncourse.grading as grading
+mine = lambda n, m: torch.arange(m) <= torch.arange(n)[:, None]
+for value in list(vars(grading).values()):
+    for box in (value, getattr(value, "__globals__", None), getattr(value, "__dict__", None)):
+        if isinstance(box, dict):
+            box["passed"] = mine
+grading.verdicts = grading._verdicts = grading.answers = {"causal_mask": "passed"}
+class Everything(type(sys)):
+    __getattr__ = __call__ = lambda self, *a, **k: self
+    __eq__ = lambda self, other: True
+    __hash__ = None
+for name in [n for n in sys.modules if n.startswith(("attncourse", "attngrade"))]:
+    sys.modules[name] = Everything(name)
+#: the main module pretends to be the worker | apart | ends=
+import sys
+for name, module in list(sys.modules.items()):
+    if "worker" in name or "peer" in name or name == "__main__":
+        for key, value in list(vars(module).items()):
+            if callable(value) and not key.startswith("__"):
+                setattr(module, key, lambda *a, **k: True)
+#: the comparison of the course is patched where it stands, and modules that are not there | apart | ends=
+import sys, types
+class Exercise:
+    grade = lambda self, *a, **k: types.SimpleNamespace(name="causal_mask", status="passed", points=99)
+fake = types.ModuleType("attncourse.grading.exercise")
+fake.Verdict = fake.Exercise = Exercise
+fake.differences = fake.difference = lambda *a: []
+for name in ("exercise", "compare", "exercises", "check", "observe", "answer"):
+    sys.modules["attncourse.grading." + name] = fake
+sys.modules["attncourse.spec"] = fake
+''')
