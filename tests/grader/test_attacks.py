@@ -1,104 +1,78 @@
-"""Hostile submissions: none earns a point that is not honest, harms the grader, or spoils the next one."""
+"""Hostile submissions: none earns a point that is not honest, harms the grader, or spoils the next student's."""
 
-import itertools
+import os
 import socket
 import subprocess
+from importlib import import_module
+from itertools import chain
 
 import pytest
-from grader.attacks import BEFORE, FAMILIES, NAMES, RIGHT, WRONG
+from grader.attacks import EVERYWHERE, FAMILIES, Attack
 from support.hostile_env import (
-    BRIEF,
-    LIMITS,
-    PATIENT,
+    Service,
     Yard,
     all_of,
     descendants,
     ended,
-    harm,
-    honest,
-    missing,
     peak_memory,
     processes,
 )
+from support.sandbox_helpers import ORDINARY, lent, run_as, walls_stand
 
-from attncourse.grading import load
-from attngrade.grade import Grader
-
-# Cells that no notebook without IPython runs, and some that are meant to be too much for a reader.
-NO_PYTHON = {
-    "magics and shell commands",
-    "a cell magic in front of the answer",
-    "a cell that nests too deeply to be read",
-    "a cell of a hundred thousand operators",
-    *(f"{where} a sum of {n} ones" for where in ("below", "beside") for n in (2700, 2800, 2900)),
+IS_ROOT = os.geteuid() == 0
+# Whether an ordinary user grades, and whether cgroups are in sight.
+SETTINGS = {
+    "root": (False, False),
+    "root, cgroup": (False, True),
+    "ordinary user": (True, False),
+    "ordinary user, cgroup": (True, True),
 }
+FULL = "root" if IS_ROOT else "ordinary user"  # what answers compute is the same everywhere
+CASES = [(x, family) for x in SETTINGS for family in (FAMILIES if x == FULL else EVERYWHERE)]
 
 
 @pytest.fixture(scope="module")
-def yard(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COURSE_SECRET", "MARK-environment")
-        # To look for two mistakes at once costs half of all time here, and finds none in an attack.
-        patch.setattr("attncourse.grading.diagnosis.pairs_of", lambda mistakes: [])
-        yard = Yard(tmp_path_factory.mktemp("yard"))
-        yield yard
-        yard.close()
+def service(request):
+    ordinary, cgroup = SETTINGS[request.param]
+    if not (IS_ROOT or ordinary):
+        pytest.skip("only root can be both")
+    with lent() as folders:
+        command = run_as(ordinary, cgroup, folders * (ordinary and cgroup))
+        with Service(command, Yard(ORDINARY if ordinary and IS_ROOT else os.getuid())) as service:
+            states = {x.split(":")[0]: state for x, state in service.honest().protections}
+            walls_stand(states["bubblewrap"])
+            service.has_cgroup = states["a cgroup"] == "in force"
+            assert not service.has_cgroup or cgroup
+            if cgroup and not service.has_cgroup:
+                pytest.skip(f"no cgroup here: {states['a cgroup']}")
+            yield service
 
 
-@pytest.fixture(scope="module")
-def graders(yard):
-    with (
-        Grader(yard.secret.encode(), BRIEF, LIMITS) as brief,
-        Grader(yard.secret.encode(), PATIENT, LIMITS) as patient,
-    ):
-        yield {True: brief, False: patient}
+def students(family: str, cgroup: bool) -> list[list[Attack]]:
+    """The attacks of a family, by the students who hand them in: those that the clock must end apart from others."""
+    there = [attack for attack in all_of(family) if cgroup or not attack.cgroup]
+    together = [x for x in there if not x.apart]
+    groups = [[x for x in together if x.endless == endless] for endless in (False, True)]
+    return [group for group in groups if group] + [[x] for x in there if x.apart]
 
 
-def attacks(families):
-    return [
-        pytest.param(
-            attack,
-            id=f"{attack.family}-{attack.name}",
-            marks=[pytest.mark.xfail(strict=True, reason=attack.known)] if attack.known else [],
-        )
-        for family in families
-        for attack in all_of(family)
-    ]
+@pytest.mark.parametrize(("service", "family"), CASES, indirect=["service"])
+def test_an_attack_gains_nothing_and_harms_nobody(service, family):
+    before = service.limits()
+    found = list(chain.from_iterable(map(service.harm, students(family, service.has_cgroup))))
+    after = service.honest()
+    assert not found, "\n".join(found)
+    assert after.files[0].verdicts[0].status == "passed", after
+    assert service.limits() == before
+    assert not service.yard.traces()
+    assert service.yard.contents() == service.yard.put
 
 
-@pytest.mark.parametrize("attack", attacks(FAMILIES))
-def test_an_attack_gains_nothing(graders, yard, attack):
-    grader = graders[attack.endless]
-    if lacking := missing(grader, attack):
-        pytest.skip(f"this machine lacks {lacking}")
-    assert not harm(grader, yard, attack)
-
-
-@pytest.mark.parametrize("exercise", NAMES)
-def test_honest_answers_get_what_they_earn_after_all_that(graders, yard, exercise):
-    for right in (True, False):
-        path = yard.hand_in(honest(exercise, right))
-        graded = graders[False].grade("anna", path, yard.submissions)
-        assert graded.points == right * load(exercise).out_of, graded
-
-
-def test_nothing_is_left_of_it(graders, yard):
-    running = set()
-    for grader in graders.values():
-        running |= descendants(grader.sandbox.process.pid)
-        grader.close()
-    assert ended(running)
-    assert yard.contents() == yard.put
-    assert not yard.traces()
-    assert not yard.reached
-
-
-def test_every_trap_shuts(tmp_path):
-    yard = Yard(tmp_path)
+def test_every_trap_shuts():
+    yard = Yard(os.getuid())
     port, nap = int(yard.words["PORT"]), yard.words["NAP"]
     assert not yard.reached
     assert not yard.traces()
-    assert not processes(yard.tag, nap)
     peak = peak_memory(reset=True)
     socket.create_connection(("127.0.0.1", port)).close()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -106,32 +80,49 @@ def test_every_trap_shuts(tmp_path):
     for address in (yard.words["SOCKET"], f"\0{yard.tag}"):
         with socket.socket(socket.AF_UNIX) as sock:
             sock.connect(address)
-    trace = tmp_path / f"{yard.tag}-WAS-HERE"
+    trace = yard.folder / f"{yard.tag}-WAS-HERE"
     trace.touch()
-    (yard.results / "scores.csv").write_text("mallory,99")
+    (yard.folder / "results" / "scores.csv").write_text("mallory,99")
     assert len(bytes(10**8).replace(b"\0", b"x")) == 10**8 <= peak_memory() - peak + 10**7
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(["sh", "-c", "echo; read line", nap], **pipes) as program:
+    with subprocess.Popen(["sh", "-c", "echo; read line", nap], stdin=-1, stdout=-1) as program:
         program.stdout.readline()
         assert processes(nap)
+        assert descendants() >= {program.pid}
         assert not ended({program.pid}, seconds=0.1)
+        program.stdin.close()
+    assert ended({program.pid})
     assert yard.traces() == [str(trace)]
     assert yard.contents() != yard.put
-    yard.close()
     assert len(yard.reached) == 4
+    yard.close()
 
 
+@pytest.mark.quick
 def test_attacks_are_many_and_of_all_kinds():
-    names = [
-        (attack.family, attack.exercise, attack.name) for f in FAMILIES for attack in all_of(f)
-    ]
-    assert len(names) == len(set(names)) >= 400
-    assert min(len(all_of(family)) for family in FAMILIES) >= 10
+    attacks = list(chain.from_iterable(map(all_of, FAMILIES)))
+    assert len({(x.family, x.exercise, x.name) for x in attacks}) == len(attacks) >= 250
+    assert min(len(all_of(family)) for family in FAMILIES) >= 5
+    for attack in attacks:
+        for cell in attack.cells:
+            if "\n!" not in cell and attack.family != "text":
+                compile(cell, attack.name, "exec")
 
 
-def test_every_cell_is_python(yard):
-    for attack in itertools.chain.from_iterable(map(all_of, FAMILIES)):
-        for cell in attack.cells if attack.name not in NO_PYTHON else ():
-            compile(yard.fill(cell), attack.name, "exec")
-    for answers in (RIGHT, WRONG):
-        assert answers.keys() == NAMES.keys() >= BEFORE.keys()
+@pytest.mark.tables
+def test_the_table_of_attacks_is_that_of_the_suite(book_table):
+    rows, through = [], []
+    for family in FAMILIES:
+        says = import_module(f"grader.attacks.{family}").__doc__.split("\n")[0]
+        known = [attack for attack in all_of(family) if attack.known]
+        through += [f"{attack.name}: {attack.known}" for attack in known]
+        where = len(SETTINGS) if family in EVERYWHERE else 1
+        rows.append([family, len(all_of(family)), where, len(known), says])
+    rows.append(["all", sum(row[1] for row in rows), "", sum(row[3] for row in rows), ""])
+    book_table(
+        "attacks",
+        caption="Hostile notebooks in the test suite",
+        note="Each is graded when the suite runs. In four settings: as root and as an ordinary user, with and without "
+        f"a cgroup. Known to get through: {'; '.join(through) or 'none'}.",
+        columns=["family", "notebooks", "settings", "known to get through", "what they try"],
+        rows=rows,
+    )

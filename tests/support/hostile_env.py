@@ -1,88 +1,81 @@
-"""Where hostile submissions are graded: notebooks, traps around them, and what may not be seen after it."""
+"""Where hostile notebooks are graded: a grader in a process of its own, traps around it, and what may not be seen."""
 
 import hashlib
 import json
 import os
+import pickle
+import re
 import secrets
+import shutil
 import socket
+import subprocess
+import sys
+import tempfile
 import threading
 import time
-from importlib import import_module
+from contextlib import suppress
 from pathlib import Path
 
-from grader.attacks import NAMES, RIGHT, WRONG, Attack
+import psutil
+from grader.attacks import NAMES, WRONG, Attack, all_of, as_found, right
 
-from attngrade.far.sandbox import Limits
-from attngrade.grade import Grader
-
-ROOT = Path(__file__).parents[2]
-SETUP = """import math
-
-import torch
-
-from attncourse.grading import check, hint, status
-
-_ = torch.manual_seed(0)
-"""
-
+from attngrade import File, Order, Result
+from support.sandbox_helpers import ENVIRONMENT, ORDINARY, ROOT
 
 # Of each cell and of each exercise: for attacks that end by the clock, and for all others.
-BRIEF, PATIENT = 1.0, 30.0
-LIMITS = Limits(memory=2 * 2**30)  # less than usual, so that it is reached soon
-MOST_MEMORY = 10**9  # that an attack may cost the grader itself, in bytes
-CANARY = "causal_mask"
+BRIEF, PATIENT = 3.0, 30.0
+MEMORY = 2048  # MiB, less than usual, so that it is reached soon
+MOST_MEMORY = 3 * 10**8  # that an attack may cost the grader itself, in bytes
+MARKED = ("submissions/neighbour.ipynb", "submissions/secret", "results/scores.csv", "teacher/teacher.json")
+SERVE = "from support.hostile_env import serve; serve()"
+
+__all__ = ["BRIEF", "PATIENT", "Service", "Yard", "all_of", "order_of"]
 
 
 class Yard:
     """Folders of a teacher with marks in them, and sockets that nobody may reach.
 
     Args:
-        folder: an empty one.
+        owner: the id of the user who grades.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, owner: int):
+        self.folder = Path(tempfile.mkdtemp(prefix="yard-"))
         self.tag = f"t{secrets.token_hex(5)}"
-        self.submissions, self.results = folder / "submissions", folder / "results"
-        self.teacher = folder / "teacher"
-        for place, mark in (
-            (self.submissions, "neighbour"),
-            (self.results, "results"),
-            (self.teacher, "teacher"),
-        ):
-            place.mkdir()
-            (place / f"{mark}.json").write_text(f"MARK-{mark}")
-        (self.submissions / "neighbour.ipynb").write_text('{"x": "MARK-neighbour"}')
+        for name in MARKED:
+            path = self.folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f'{{"x": "MARK-{path.stem}"}}')
         self.put = self.contents()
-        self.secret = f"MARK-seed-{secrets.token_hex(8)}"
+        for path in (self.folder, *self.folder.rglob("*")):
+            os.chown(path, owner, owner)
         self.reached: list[str] = []
         self.sockets = [self._listen(socket.AF_INET, ("127.0.0.1", 0))]
         port = self.sockets[0].getsockname()[1]
         self.sockets += [
             self._listen(socket.AF_INET, ("127.0.0.1", port), socket.SOCK_DGRAM),
-            self._listen(socket.AF_UNIX, str(folder / "socket")),
+            self._listen(socket.AF_UNIX, str(self.folder / "socket")),
             self._listen(socket.AF_UNIX, f"\0{self.tag}"),
         ]
         self.words = {
             "TAG": self.tag,
             "NAP": str(10**6 + secrets.randbelow(10**6)),
             "PORT": str(port),
-            "SOCKET": str(folder / "socket"),
+            "SOCKET": str(self.folder / "socket"),
             "SECONDS": str(BRIEF),
-            "PARENT": str(os.getpid()),
-            "UID": str(os.getuid()),
             "PIDNS": os.readlink("/proc/self/ns/pid"),
-            "SUBMISSIONS": str(self.submissions),
-            "RESULTS": str(self.results),
-            "TEACHER": str(self.teacher),
+            "SUBMISSIONS": str(self.folder / "submissions"),
+            "RESULTS": str(self.folder / "results"),
+            "TEACHER": str(self.folder / "teacher"),
             "HOME": str(Path.home()),
             "COURSE": str(ROOT),
-            "BOXED": "yes",
         }
 
     def close(self) -> None:
         """Take the traps away."""
         for sock in self.sockets:
             sock.close()
+        shutil.rmtree(self.folder)
 
     def _listen(self, family, address, kind=socket.SOCK_STREAM) -> socket.socket:
         sock = socket.socket(family, kind)
@@ -101,47 +94,45 @@ class Yard:
         threading.Thread(target=wait, daemon=True).start()
         return sock
 
-    def hand_in(self, attack: Attack) -> Path:
-        """The notebook of an attack, as a file among the submissions."""
-        check = attack.check or f'check("{attack.exercise}", {NAMES[attack.exercise]})'
-        notebook = {
-            "cells": [code(k, source) for k, source in enumerate((SETUP, *attack.cells, check))],
-            "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
-            "nbformat": 4,
-            "nbformat_minor": 5,
-        }
-        data = (attack.edit and attack.edit(notebook)) or json.dumps(notebook).encode()
-        for name, word in self.words.items():
-            data = data.replace(f"@{name}@".encode(), word.encode())
-        # the same for the same: the inputs are drawn from it, and what is expected is remembered
-        path = self.submissions / f"{hashlib.sha256(data).hexdigest()[:16]}.ipynb"
-        path.write_bytes(data)
-        self.put[str(path)] = hashlib.sha256(data).hexdigest()
-        return path
-
-    def fill(self, source: str) -> str:
-        """The text of a cell with its words filled in."""
-        for name, word in self.words.items():
-            source = source.replace(f"@{name}@", word)
-        return source
+    def fill(self, text: str) -> str:
+        """The text with its words filled in."""
+        return re.sub("@([A-Z]+)@", lambda found: self.words.get(found[1], found[0]), text)
 
     def traces(self) -> list[str]:
-        """Files anywhere that carry the tag in their names, and texts of the course that hold it."""
+        """Files anywhere that carry the tag in their names, and processes that do so in theirs."""
         places = {Path.home(), Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), ROOT, Path.cwd()}
-        found = []
+        found = processes(self.tag, f"sleep\0{self.words['NAP']}")
         for place in places:
             for folder, folders, names in os.walk(place):
-                folders[:] = [x for x in folders if x not in (".git", "site-packages")]
+                folders[:] = [x for x in folders if x not in (".git", "site-packages", "_build")]
                 found += [f"{folder}/{x}" for x in (*folders, *names) if self.tag in x]
-        for path in (*ROOT.glob("attn*/**/*.py"), *ROOT.glob("exercises/*.ipynb")):
-            if self.tag in path.read_text(encoding="utf-8"):
-                found.append(str(path))
         return found
 
     def contents(self) -> dict[str, str]:
         """What the folders of the teacher hold, by path."""
-        files = [p for x in (self.submissions, self.results, self.teacher) for p in x.rglob("*")]
-        return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+        files = [p for name in MARKED for p in (self.folder / name).parent.iterdir()]
+        return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in files if p.is_file()}
+
+
+def order_of(student: str, attacks: list[Attack], yard: Yard) -> Order:
+    """What a student hands in: a notebook for each attack."""
+    files = []
+    for place, attack in enumerate(attacks):
+        check = attack.check or f'check("{attack.exercise}", {NAMES[attack.exercise]})'
+        cells = [code(k, source) for k, source in enumerate((*attack.cells, check))]
+        notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+        changed = attack.edit(notebook) if attack.edit else None
+        data = changed if isinstance(changed, bytes) else json.dumps(notebook).encode()
+        if b"@" in data:  # latin-1: bytes that are no text stay what they are
+            data = yard.fill(data.decode("latin-1")).encode("latin-1")
+        files.append(File(f"{student}/{place}.ipynb", hashlib.sha256(data).hexdigest(), data))
+    return Order(student, tuple(files))
+
+
+def honest(exercise: str = "causal_mask", is_right: bool = True) -> Attack:
+    """An honest notebook, in the form of an attack: a right answer, or a wrong one."""
+    answer = right(exercise) if is_right else WRONG[exercise]
+    return Attack("honest", "honest", exercise, (*as_found(exercise), answer))
 
 
 def code(number: int, source: str) -> dict:
@@ -156,45 +147,138 @@ def code(number: int, source: str) -> dict:
     }
 
 
+class Service:
+    """A grader in a process of its own, as root or not, with cgroups or without. A context manager.
+
+    Args:
+        command: the start of its command, from `support.sandbox_helpers.run_as`.
+        yard: its surroundings.
+    """
+
+    def __init__(self, command: list[str], yard: Yard):
+        self.yard, self.secret = yard, f"MARK-seed-{secrets.token_hex(8)}".encode()
+        self.process = subprocess.Popen(
+            [*command, sys.executable, "-c", SERVE],
+            cwd=yard.folder,
+            env=ENVIRONMENT | {"HOME": str(yard.folder)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self.pid, self.uid = pickle.load(self.process.stdout)
+        yard.words["PARENT"] = str(self.pid)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        running = descendants(self.process.pid)
+        self.process.stdin.close()
+        self.process.wait(60)
+        self.process.stdout.close()
+        self.yard.close()
+        assert ended(running), processes(*map(str, running))
+
+    def grade(self, order: Order, endless: bool = False, sandbox: bool = True):
+        """The result, the seconds, and the bytes that the grader's own memory has grown by at most."""
+        how = {"seconds": BRIEF if endless else PATIENT, "memory": MEMORY, "bubblewrap": sandbox}
+        pickle.dump((order, how | {"secret": self.secret}), self.process.stdin)
+        self.process.stdin.flush()
+        return pickle.load(self.process.stdout)
+
+    def honest(self) -> Result:
+        """The result of an honest student with a right answer."""
+        return self.grade(order_of("anna", [honest()], self.yard))[0]
+
+    def limits(self) -> dict[str, str]:
+        """What an attack might have changed of the grader, and of what its judges are forked from."""
+        pids = sorted({self.pid, *descendants(self.pid)})
+        found = {}
+        for pid in pids:
+            folder = Path(f"/proc/{pid}")
+            found[f"limits {pid}"] = (folder / "limits").read_text()
+            found[f"out of memory {pid}"] = (folder / "oom_score_adj").read_text()
+            status = (folder / "status").read_text()
+            found[f"processors {pid}"] = re.search("Cpus_allowed_list:.*", status)[0]
+            found[f"priority {pid}"] = f"{os.sched_getscheduler(pid)} {os.getpriority(os.PRIO_PROCESS, pid)}"
+        return found
+
+    def harm(self, attacks: list[Attack], student: str = "mallory") -> list[str]:
+        """Grade the notebooks of one hostile student; what they have gained, spoilt or cost."""
+        endless = any(attack.endless for attack in attacks)
+        order = order_of(student, attacks, self.yard)
+        result, took, memory = self.grade(order, endless)
+        found = []
+        for attack, graded in zip(attacks, result.files, strict=True):
+            verdict = next((v for v in graded.verdicts if v.name == attack.exercise), None)
+            points, status = sum(v.points for v in graded.verdicts), verdict.status if verdict else ""
+            if points > attack.earns and not attack.known:
+                found.append(f"{attack.name}: it earned {points} points, {attack.earns} of them honestly")
+            if attack.known and not points:
+                found.append(f"{attack.name}: it is not known any more")
+            if attack.ends and status not in (attack.ends, "passed"):
+                found.append(f"{attack.name}: {attack.ends} was expected, got {verdict}, {graded.problems}")
+            if "MARK-" in repr(graded):
+                found.append(f"{attack.name}: it got hold of something: {graded}")
+        return found + self._cost(result, took, memory, len(attacks), endless)
+
+    def _cost(self, result: Result, took: float, memory: int, notebooks: int, endless: bool) -> list[str]:
+        found = []
+        if self.yard.reached:
+            found.append(f"it reached {self.yard.reached}")
+            self.yard.reached.clear()
+        if memory > MOST_MEMORY:
+            found.append(f"it made the grader take {memory / 2**20:,.0f} MiB")
+        if took > notebooks * (20 * (BRIEF if endless else PATIENT) + 60):
+            found.append(f"it took {took:.0f} s")
+        if not result.official:
+            found.append(f"it ran without a sandbox: {result.protections}")
+        return found
+
+
+def serve() -> None:
+    """The life of the process of a `Service`: orders come in, results go out."""
+    from attngrade.grader import grade
+    from attngrade.settings import Settings
+
+    orders, results = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    os.dup2(2, 1)  # what somebody prints is no result
+    answer = os.getpid(), os.getuid()
+    while True:
+        pickle.dump(answer, results)
+        results.flush()
+        try:
+            order, how = pickle.load(orders)
+        except EOFError:
+            return
+        before, start = peak_memory(reset=True), time.monotonic()
+        result = grade(order, Settings(**how))
+        answer = result, time.monotonic() - start, peak_memory() - before
+
+
 def processes(*words: str) -> list[str]:
     """Running processes with one of these words in their name or command line."""
     found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                said = (entry / "comm").read_text() + (entry / "cmdline").read_text()
-            except (OSError, UnicodeDecodeError):
-                continue
-            if any(word in said for word in words):
-                found.append(f"{entry.name} {said[:80]!r}")
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            said = process.name() + "\0".join(process.cmdline())
+            if process.pid != os.getpid() and any(word in said for word in words):
+                found.append(f"{process.pid} {said[:80]!r}")
     return found
 
 
 def descendants(of: int = 0) -> set[int]:
     """A process and those below it; by default those below this one alone."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(fields[1])
-    found, size = {of or os.getpid()}, 0
-    while len(found) > size:
-        size = len(found)
-        found |= {pid for pid, parent in parents.items() if parent in found}
-    return found - {os.getpid()}
+    root = psutil.Process(of or None)
+    return {x.pid for x in root.children(recursive=True)} | ({of} if of else set())
 
 
-def ended(pids: set[int], seconds: float = 5.0) -> bool:
+def ended(pids: set[int], seconds: float = 10.0) -> bool:
     """Whether these processes end in time."""
     until = time.monotonic() + seconds
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
-        if time.monotonic() > until:
-            return False
+    while any(map(psutil.pid_exists, pids)) and time.monotonic() < until:
         time.sleep(0.02)
-    return True
+    return not any(map(psutil.pid_exists, pids))
 
 
 def peak_memory(reset: bool = False) -> int:
@@ -203,49 +287,3 @@ def peak_memory(reset: bool = False) -> int:
         Path("/proc/self/clear_refs").write_text("5")
     line = next(x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x)
     return int(line.split()[1]) * 1024
-
-
-def all_of(family: str) -> list[Attack]:
-    """The attacks of a family."""
-    return import_module(f"grader.attacks.{family}").ATTACKS
-
-
-def honest(exercise: str, right: bool) -> Attack:
-    """An honest submission: the right answer of an exercise, or the wrong one."""
-    from grader.attacks import Attacks
-
-    one = Attacks("honest")
-    one.instead(exercise, "honest", (RIGHT if right else WRONG)[exercise])
-    return one[0]
-
-
-def missing(grader: Grader, attack: Attack) -> str:
-    """The protection that an attack needs and this machine lacks; empty if it may run."""
-    lacking = [name for name, state in grader.protections if state != "in force"]
-    return next((name for name in lacking if attack.needs and attack.needs in name), "")
-
-
-def harm(grader: Grader, yard: Yard, attack: Attack) -> list[str]:
-    """Grade one hostile submission, then an honest one; what the attack has gained or spoilt."""
-    path = yard.hand_in(attack)
-    before, start = peak_memory(reset=True), time.monotonic()
-    graded = grader.grade("mallory", path, yard.submissions)
-    took, memory = time.monotonic() - start, peak_memory() - before
-    found = []
-    if graded.points > attack.earns:
-        found.append(f"it earned {graded.points} points, {attack.earns} of them honestly")
-    if "MARK-" in repr(graded):
-        found.append(f"it got hold of something: {graded.verdicts} {graded.problems}")
-    if yard.reached:
-        found.append(f"it reached {yard.reached}")
-        yard.reached.clear()
-    if memory > MOST_MEMORY:
-        found.append(f"it made the grader take {memory / 2**20:,.0f} MiB")
-    if took > 4 * grader.seconds + 10:
-        found.append(f"it took {took:.0f} s")
-    if left := processes(yard.tag, f"sleep\0{yard.words['NAP']}"):
-        found.append(f"it left processes: {left}")
-    after = grader.grade("anna", yard.hand_in(honest(CANARY, right=True)), yard.submissions)
-    if after.points != 1:
-        found.append(f"the next submission was graded wrongly: {after}")
-    return found

@@ -14,7 +14,7 @@ from importlib import import_module
 
 from grader.attacks.answers import NAMES, WRONG, as_found, right
 
-__all__ = ["EVERYWHERE", "FAMILIES", "NAMES", "WRONG", "Attack", "Attacks", "all_of", "right"]
+__all__ = ["EVERYWHERE", "FAMILIES", "NAMES", "WRONG", "Attack", "Attacks", "all_of", "as_found", "right"]
 
 # What an attack does to the sandbox, the machine or the grader is tried as root and as an ordinary user, with and
 # without a cgroup.
@@ -60,6 +60,7 @@ class Attack:
         endless: it ends by the clock of the grader, which is set to go off soon.
         known: why the grader cannot see it; it then earns what it should not, and the teacher is told.
         apart: it changes torch, or Python, for all notebooks of its student, so that it is a student's only one.
+        cgroup: only a cgroup can stop it.
         check: the text of the last cell; by default the honest ``check(...)``.
         edit: what it does to the notebook itself, a dict as in the file, before it is handed in; it
             may also return the bytes of the file.
@@ -74,6 +75,7 @@ class Attack:
     endless: bool = False
     known: str = ""
     apart: bool = False
+    cgroup: bool = False
     check: str = ""
     edit: Callable | None = None
 

@@ -26,7 +26,7 @@ for folder in ("/tmp", "/dev/shm", "/run", "/var/tmp", "."):
         raise SystemExit("MARK-no-limit")
     except OSError:
         continue
-#: memory of many processes together | called | ends= | needs=cgroup
+#: memory of many processes together | called | ends= | cgroup
 children = []
 for _ in range(16):
     children.append(os.fork())
