@@ -68,8 +68,8 @@ class Layers:
         for name in names_of(self.definition, sizes):
             size = " x ".join(map(str, stored[name].shape)) if name in stored else "nothing"
             yield f"{label}, shape of {name}", size
-        x = draw("x", (*shape, sizes[0]), seed)
-        known = {name: draw(name, tuple(p.shape), seed) for name, p in stored.items()}
+        x = draw("x", (*shape, sizes[0]), seed, label)
+        known = {name: draw(name, tuple(p.shape), seed, label) for name, p in stored.items()}
         if callable(loud):
             run(loud, x, known)
         else:
@@ -110,9 +110,9 @@ def learning(layer: nn.Module) -> Callable:
     return call
 
 
-def draw(name: str, shape: tuple[int, ...], seed: int) -> Tensor:
-    """The same numbers for the same name, shape and seed."""
-    x = torch.randn(shape, generator=seeded(seed, name))
+def draw(name: str, shape: tuple[int, ...], seed: int, stage: str = "") -> Tensor:
+    """The same numbers for the same name, shape, seed and stage; nothing about another stage follows from them."""
+    x = torch.randn(shape, generator=seeded(seed, name, stage))
     return x / shape[-1] ** 0.5 if shape and name.endswith("weight") else x
 
 

@@ -26,8 +26,7 @@ NAMES = (
 
 def facts(model, seed: int) -> dict:
     """What the model does on sequences that it has not seen."""
-    g = seeded(seed)
-    tokens = [torch.randint(VOCAB, (37, n), generator=g) for n in LENGTHS]
+    tokens = [torch.randint(VOCAB, (37, n), generator=seeded(seed, n)) for n in LENGTHS]
 
     def judge(model, given) -> tuple:
         logits = model(given.clone())
@@ -40,7 +39,7 @@ def facts(model, seed: int) -> dict:
             bool(logits.isfinite().all()) or "some are not finite",
             *(run(copies, model, x.to(given.device)) for x in tokens),
             share(alone.argmax(-1), logits[:3].argmax(-1)) > THRESHOLD or "no",
-            skill(model, given.clone(), logits.argmax(-1), g),
+            skill(model, given.clone(), logits.argmax(-1), seeded(seed, "parameters")),
         )
 
     return facts_of(model, NAMES, MOST, tokens[0], judge)

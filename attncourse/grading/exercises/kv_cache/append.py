@@ -15,11 +15,11 @@ class Feeder:
     """Makes caches, feeds them tokens and reads what they return; the seed draws sizes and numbers."""
 
     def __init__(self, answer, seed: int):
-        g = seeded(seed)
-        b, h, d = (2 + torch.randperm(6, generator=g)[:3]).tolist()
+        b, h, d = (2 + torch.randperm(6, generator=seeded(seed, "sizes"))[:3]).tolist()
         self.most = m = 8 + seed % 4
         self.new = lambda: answer(b, h, m, d)
-        self.pool = torch.randn(b, h, 3 * m, d, generator=g)
+        drawn = [torch.randn(b, h, d, generator=seeded(seed, token)) for token in range(3 * m)]
+        self.pool = torch.stack(drawn, dim=2)
         self.pool[:, :, 3] = 0.0  # a token may be all zeros
 
     def tokens(self, first: int, n: int) -> torch.Tensor:

@@ -1,7 +1,6 @@
 """Exercise find_the_leak: which position is the first to read the future?"""
 
 import math
-import random
 from functools import partial
 
 import numpy
@@ -12,21 +11,22 @@ from torch.nn.functional import layer_norm, normalize
 from attncourse.grading.exercise import Accepted, Case, Counts, Exercise, Mistake, Mistakes
 from attncourse.grading.inputs import seeded
 
+ALONE = "one sample, a layer without a mask"
+
 
 def cases(seed: int) -> list[Case]:
-    """Models with an input each. Their order is no answer."""
-    g = seeded(seed)
+    """A model and an input for each label, all drawn on their own: one tells nothing about another, nor does their order."""
+    g = seeded(seed, "sizes")
     b, d, e = (3 + torch.randperm(5, generator=g)[:3]).tolist()
     n = int(torch.randint(7, 10, (), generator=g))
-    x = torch.randn(b, n, d, generator=g).double()
-    made = models(x, e, g)
-    calls = [(label, model, x) for label, model in made.items()]
-    calls.append(("one sample, a layer without a mask", made["a layer without a mask"], x[:1]))
-    random.Random(seed).shuffle(calls)
-    return [
-        Case(label, (partial(called, model, x.shape), x), gradients=False)
-        for label, model, x in calls
-    ]
+    found = []
+    for number in torch.randperm(len(LABELS), generator=seeded(seed, "order")).tolist():
+        label = LABELS[number]
+        g = seeded(seed, label)
+        x = torch.randn(1 if label == ALONE else b, n, d, generator=g).double()
+        model = models(x, e, g)[label]
+        found.append(Case(label, (partial(called, model, x.shape), x), gradients=False))
+    return found
 
 
 def called(model, shape, x):
@@ -79,6 +79,7 @@ def models(x0, e, generator):
         "a strictly causal sum": lambda x: torch.ones(n, n).double().tril(-1) @ x,
         "a causal layer with rounding errors": beside(every, lambda x: 5e-7 * (x != x0).any(), 0, 0),
         "a layer without a mask": layer((every, every)),
+        ALONE: layer((every, every)),
         "a mask that is off by one": layer(*((i, i + 1) for i in range(n - 1))),
         "the last but one position reads the last": layer((n - 2, n - 1)),
         "forbidden pairs, 4 reads 5 and 1 reads the last": layer((4, 5), (1, n - 1)),
@@ -94,6 +95,9 @@ def models(x0, e, generator):
         "a faint leak in one number": beside(0, lambda x: faint(x)[1, 0], 1, -1, lambda x: 0 * causal(x)),
         "a faint leak where the output is large": beside(0, faint, layer=lambda x: 1e3 + causal(x)),
     }  # fmt: skip
+
+
+LABELS = tuple(models(torch.zeros(3, 7, 3), 3, torch.Generator()))
 
 
 def moved_on(tail):

@@ -53,7 +53,7 @@ class Definition(RIGHT.layer):
 def mask_of(n: int, seed: int) -> torch.Tensor:
     """In each row one key is hidden and one is visible; in row 1, key 0 only."""
     own = torch.eye(n, dtype=torch.bool)
-    mask = (torch.rand(n, n, generator=seeded(seed, "mask")) < 0.5) & ~own | own.roll(1, 0)
+    mask = (torch.rand(n, n, generator=seeded(seed, "mask", n)) < 0.5) & ~own | own.roll(1, 0)
     mask[1, 1:] = False
     return mask
 
@@ -74,11 +74,13 @@ def in_training(answer, seed: int) -> Iterator[tuple[str, Any]]:
     heads, head_dim, p = torch.randint(2, 5, (3,), generator=seeded(seed, "training")).tolist()
     width, p = heads * head_dim, 0.2 + p / 20
     layer, own = answer(width, heads, p), RIGHT(width, heads, p)
-    known = {name: draw(name, tuple(x.shape), seed) for name, x in layer.named_parameters()}
+    known = {
+        name: draw(name, tuple(x.shape), seed, "training") for name, x in layer.named_parameters()
+    }
     known |= {"out_proj.weight": torch.eye(width), "out_proj.bias": torch.zeros(width)}
     for each in (layer, own):
         each.load_state_dict(known, strict=False)
-    x = 2 * draw("x", (BATCH, N, width), seed)
+    x = 2 * draw("x", (BATCH, N, width), seed, "training")
     for what, mask in zip(MASKS, ([mask_of(N, seed)], []), strict=True):
         true = own.eval()(x, *mask)[1].detach()
         torch.set_rng_state(seeded(seed, "dropout").get_state())

@@ -26,9 +26,9 @@ NAMES = (
 
 def facts(model, seed: int) -> dict:
     """What the model does on sequences that it has not seen."""
-    generator = seeded(seed)
-    tokens = torch.randint(VOCAB, (83, LENGTH), generator=generator)
-    return facts_of(model, NAMES, MAX_PARAMETERS, tokens, partial(judge, generator=generator))
+    tokens = torch.randint(VOCAB, (83, LENGTH), generator=seeded(seed))
+    rest = partial(judge, generator=seeded(seed, "parameters"))
+    return facts_of(model, NAMES, MAX_PARAMETERS, tokens, rest)
 
 
 def judge(model, tokens, generator) -> tuple:

@@ -58,7 +58,7 @@ class Definition(RIGHT.layer):
 
 
 def calls(n, seed):
-    pattern = (draw("mask", (n, n), seed) > 0) | torch.eye(n, dtype=torch.bool)
+    pattern = (draw("mask", (n, n), seed, str(n)) > 0) | torch.eye(n, dtype=torch.bool)
     return [
         Case(", a mask", (pattern,)),
         Case(", causal", (triangle(n, n, 0),)),

@@ -16,11 +16,11 @@ class Feeder:
     """Feeds caches with numbered tokens, and reads which of them, and which positions, come back."""
 
     def __init__(self, answer, seed: int):
-        g = seeded(seed)
-        b, h, d = (2 + torch.randperm(6, generator=g)[:3]).tolist()
+        b, h, d = (2 + torch.randperm(6, generator=seeded(seed, "sizes"))[:3]).tolist()
         self.window = w = 4 + seed % 4
         self.new = lambda window=w: answer(b, h, window, d)
-        self.pool = torch.randn(b, h, 6 * w, d, generator=g)
+        drawn = [torch.randn(b, h, d, generator=seeded(seed, token)) for token in range(6 * w)]
+        self.pool = torch.stack(drawn, dim=2)
         self.pool[:, :, 1] = 0.0  # a token may be all zeros
 
     def tokens(self, first: int, n: int) -> torch.Tensor:

@@ -36,9 +36,8 @@ def signals(generator: torch.Generator, batch: int):
 
 def facts(model, seed: int) -> dict:
     """What the model does on signals that it has not seen."""
-    generator = seeded(seed)
-    past, future = signals(generator, 600)
-    rest = partial(judge, future=future, generator=generator)
+    past, future = signals(seeded(seed), 600)
+    rest = partial(judge, future=future, generator=seeded(seed, "parameters"))
     return facts_of(model, NAMES, MAX_PARAMETERS, past, rest)
 
 
