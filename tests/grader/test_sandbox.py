@@ -1,27 +1,94 @@
-"""The walls around a submission: what it sees, how much it may use, and that nothing of it stays."""
+"""The sandbox of a student: what is seen from it, how much it may use, and that nothing of it stays.
 
+Everything is tried as root and as an ordinary user, with and without cgroups, and once without bubblewrap.
+"""
+
+import ctypes
+import json
 import os
 import signal
 import socket
+import subprocess
 import sys
-import time
 from pathlib import Path
 
+import psutil
 import pytest
-from support.hostile_env import descendants, ended
-from support.sandbox_helpers import LIMITS, inside, walled
+from support.sandbox_helpers import ENVIRONMENT, MEBIBYTE, ROOT, lent, run_as, walls_stand
+from support.sandbox_host import LIMITS
 
-from attngrade.far.sandbox import ENVIRONMENT
+from attngrade import NotGraded
+from attngrade.sandbox import bwrap
+from attngrade.sandbox.limits import Group, Limits
+from attngrade.sandbox.sandbox import Sandbox
+from attngrade.sandbox.seccomp import DENIED, FAMILIES
 
-ROOT = Path(__file__).parents[2]
-IS_ROOT = os.geteuid() == 0
+SETTINGS = {
+    "root-cgroup": (False, True, "walls"),
+    "root": (False, False, "walls"),
+    "ordinary-cgroup": (True, True, "walls"),
+    "ordinary": (True, False, "walls"),
+    "bare": (False, True, "no walls"),
+}
 
 
-@pytest.fixture(scope="module", params=["walls", "no walls"])
-def box(request):
-    with walled(request.param) as box:
-        yield box
+class Host:
+    """A process that holds a sandbox, as somebody; see `support.sandbox_host`."""
 
+    def __init__(self, ordinary: bool, cgroup: bool, walls: str, enter: tuple[Path, ...] = ()):
+        command = [*run_as(ordinary, cgroup, enter), sys.executable, "-m", "support.sandbox_host"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen([*command, walls], cwd=ROOT, env=ENVIRONMENT, **pipes)
+        self.ordinary = ordinary or os.geteuid() != 0
+        self.about: dict = {}
+        self.walls = walls == "walls"
+        if self.walls:
+            self.tell("def tell(): return 7")
+            walls_stand(self.state("bubblewrap"))
+
+    def tell(self, source: str, *args, **how):
+        """What ``tell`` returned in the sandbox; in the second place why it did not."""
+        self.process.stdin.write(json.dumps({"source": source, "args": args} | how) + "\n")
+        self.process.stdin.flush()
+        self.about = json.loads(self.process.stdout.readline())
+        return self.about.get("told"), self.about.get("lost") or self.about.get("raised")
+
+    def state(self, name: str) -> str:
+        """Whether a protection is in force."""
+        return next(state for what, state in self.about["protections"] if name in what)
+
+    def close(self) -> None:
+        """End it."""
+        self.process.stdin.close()
+        self.process.wait(60)
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def host(request):
+    ordinary, cgroup, walls = SETTINGS[request.param]
+    if ordinary and cgroup and os.geteuid() == 0:
+        with lent() as folders:
+            host = Host(ordinary, cgroup, walls, folders)
+            yield host
+            host.close()
+        return
+    host = Host(ordinary, cgroup, walls)
+    yield host
+    host.close()
+
+
+def descendants() -> set[psutil.Process]:
+    """All that this test has started, and what that has started."""
+    return set(psutil.Process().children(recursive=True))
+
+
+def ended(processes: set[psutil.Process]) -> bool:
+    """Whether these processes end in time."""
+    return not psutil.wait_procs(processes, 60)[1]
+
+
+# What is seen
 
 LOOK = """
 import os, socket, sys
@@ -34,37 +101,33 @@ def tries(action, *args):
     except Exception as error:
         return type(error).__name__
 
-def environment(pid):
-    return Path(f"/proc/{pid}/environ").read_bytes().decode()
-
 def tell(root, teacher, port, abstract):
     pids = [int(x) for x in os.listdir("/proc") if x.isdigit()]
     stream = lambda: socket.create_connection(("127.0.0.1", port), 2)
     unix = lambda: socket.socket(socket.AF_UNIX).connect(abstract)
+    places = "/", "/etc", "/dev", "/usr", "/course", root, sys.prefix, os.path.dirname(os.__file__)
+    status = Path("/proc/self/status").read_text().split("\\n")
     return {
-        "environment": dict(os.environ),
-        "readable": [e for p in pids for e in [tries(environment, p)] if p not in (os.getpid(),)],
+        "environment": sorted(os.environ),
+        "told to others": ["MARK" in Path(f"/proc/{p}/environ").read_text() for p in pids if p == 1],
         "processes": len(pids),
-        "ids": [os.getuid(), os.geteuid(), os.getgid(), len(os.getgroups())],
+        "ids": [os.getuid(), os.geteuid(), os.getgid(), *os.getgroups()],
         "interfaces": [name for _, name in socket.if_nameindex()],
-        "stream": tries(stream),
-        "unix": tries(unix),
+        "reached": [tries(stream), tries(unix), tries(Path(teacher).read_text)],
         "host": socket.gethostname(),
-        "course": sorted(os.listdir(root)) if os.path.isdir(root) else [],
-        "teacher": tries(Path(teacher).read_text),
-        "answers": tries(__import__, "attncourse.grading.exercises"),
-        "spec": tries(__import__, "attncourse.spec"),
-        "writes": {p: tries(Path(p, "x").write_text, "x") for p in ("/usr", "/", "/etc", root, sys.prefix, os.path.dirname(os.__file__))},
-        "killed": tries(os.kill, os.getppid(), 9),
-        "traced": tries(open, f"/proc/{os.getppid()}/mem", "rb"),
-        "privileges": "NoNewPrivs:\\t1" in Path("/proc/self/status").read_text(),
+        "places": [os.path.exists(root + x) for x in ("/chapters", "/attngrade", "/.git")],
+        "answers": [tries(__import__, "attncourse.grading.exercises"), tries(__import__, "attncourse.spec")],
+        "writes": {p: tries(Path(p, "x").write_text, "x") for p in places},
+        "privileges": [x for x in status if x.startswith(("NoNewPrivs", "CapEff", "CapPrm"))],
         "ended first": Path("/proc/self/oom_score_adj").read_text(),
-        "open": sorted(int(x) for x in os.listdir("/proc/self/fd")),
+        "open": [os.readlink(f"/proc/self/fd/{x}")[:7] for x in range(3)] + [tries(os.fstat, x) for x in range(5, 99)],
     }
 """
+GIVEN = {"HOME", "PATH", "LANG", "PWD", "SHLVL", "_", "LC_CTYPE", "TORCHINDUCTOR_CACHE_DIR"}
+SET = "OMP_", "MALLOC_", "MPL", "PYTHONHASHSEED", "TRITON_"
 
 
-def test_what_a_submission_can_see(box, tmp_path):
+def test_what_a_submission_sees(host, tmp_path):
     secret = tmp_path / "grades.csv"
     secret.write_text("anna,3")
     abstract = f"\0attncourse-{os.getpid()}"
@@ -72,48 +135,52 @@ def test_what_a_submission_can_see(box, tmp_path):
         unix.bind(abstract)
         unix.listen()
         port = server.getsockname()[1]
-        seen = inside(box, LOOK, str(ROOT), str(secret), port, abstract)
-    assert isinstance(seen, dict), seen
-    allowed = {*ENVIRONMENT, "PWD", "SHLVL", "_", "LC_CTYPE", "TORCHINDUCTOR_CACHE_DIR"}
-    assert set(seen["environment"]) <= allowed
-    assert set(seen["open"]) <= {0, 1, 2, 3, 4}
-    assert seen["privileges"], "a setuid program could give it some"
-    assert seen["ended first"] == "1000\n", "where memory is short, not the grader"
-    if IS_ROOT:
-        assert 0 not in seen["ids"][:3]
-        assert seen["ids"][3] == 0
-        assert seen["killed"] == seen["traced"] == "PermissionError"
-        assert "done" not in seen["writes"].values()
-        assert "done" not in seen["readable"]
-    if box.wrapped:
-        assert seen["answers"] == seen["spec"] == "ModuleNotFoundError"
-        assert seen["processes"] <= 3
+        seen, why = host.tell(LOOK, str(ROOT), str(secret), port, abstract)
+    assert seen, why
+    assert {x for x in seen["environment"] if not x.startswith(SET)} <= GIVEN
+    assert seen["privileges"] == [f"Cap{x}:\t{0:016}" for x in ("Prm", "Eff")] + ["NoNewPrivs:\t1"]
+    assert seen["ended first"] == "1000\n", "where memory is short, not the judge"
+    assert seen["open"] == ["/dev/nu"] * 3 + ["OSError"] * 94
+    assert 0 not in seen["ids"]
+    if host.walls:
+        assert set(seen["ids"]) == {65534}
+        assert seen["told to others"] == [False]
+        assert seen["answers"] == ["ModuleNotFoundError"] * 2
+        assert (seen["processes"], seen["host"]) == (1, "course")
         assert set(seen["interfaces"]) <= {"lo"}
-        assert "done" not in (seen["stream"], seen["unix"], seen["teacher"])
+        assert "done" not in seen["reached"]
         assert "done" not in seen["writes"].values()
-        assert seen["host"] == "course"
-        assert set(seen["course"]) <= {".venv"}
+        assert seen["places"] == [False] * 3
 
 
-def test_what_protects_is_said(box):
-    said = dict(box.protections)
-    assert len(said) == 5
-    assert box.official == box.wrapped
-    walls = next(state for name, state in said.items() if "bubblewrap" in name)
-    assert walls == ("in force" if box.wrapped else "switched off")
-    own = next(state for name, state in said.items() if "user id" in name)
-    assert (own == "in force") == IS_ROOT
+def test_what_protects_is_said(host):
+    host.tell("def tell(): return 7")
+    assert host.about["official"] == host.walls
+    assert host.state("bubblewrap") == ("in force" if host.walls else "switched off")
+    assert host.state("limits of the kernel") == "in force"
+    assert len(host.about["protections"]) == 4
 
 
-@pytest.mark.skipif(not IS_ROOT, reason="other user ids need root")
-def test_every_submission_is_a_user_of_its_own(box):
-    source = "import os\ndef tell(): return os.getuid()"
-    ids = [inside(box, source) for _ in range(3)]
-    assert len(set(ids)) == 3
-    assert min(ids) > 2**24
+def test_a_file_of_one_student_is_not_there_for_the_next(host):
+    source = """
+import os
+def tell(folders):
+    found = [sorted(os.listdir(folder)) for folder in folders]
+    for folder in folders:
+        open(f"{folder}/left", "w").close()
+    return found
+"""
+    if host.walls:
+        folders = "/tmp", "/dev/shm"
+        before, _ = host.tell(source, folders, fresh=True)
+        assert host.tell(source, folders)[0] == [[*x, "left"] for x in before], "the same student"
+        assert host.tell(source, folders, fresh=True)[0] == before, "the next"
 
 
-def test_memory_is_limited(box):
+# How much it may use
+
+
+def test_memory_is_limited(host):
     source = """
 import torch
 kept = []
@@ -124,14 +191,12 @@ def tell():
     except Exception as error:
         return len(kept), str(error)
 """
-    count, said = inside(box, source)
-    assert 1 <= count < 8
+    (count, said), _ = host.tell(source, fresh=True)
+    assert 1 <= count < 14
     assert "memory" in said
 
 
-def test_memory_of_many_processes_is_limited_together(box):
-    if box.cgroup.state != "in force":
-        pytest.skip(f"no cgroup: {box.cgroup.state}")
+def test_memory_of_many_processes_is_limited_together(host):
     source = """
 import os, time, torch
 def tell():
@@ -140,7 +205,7 @@ def tell():
         source, sink = os.pipe()
         child = os.fork()
         if not child:
-            x = torch.ones(2**27)  # 512 MiB
+            x = torch.ones(2**28)  # 1 GiB
             os.write(sink, b"x")
             time.sleep(100)
             os._exit(0)
@@ -149,142 +214,174 @@ def tell():
         children.append(child)
     return sum(os.waitpid(child, os.WNOHANG)[0] == 0 for child in children)
 """
-    living = inside(box, source, seconds=180)
-    assert living in range(1, 6) or "ended the worker" in str(living), "3 GiB in one submission"
-    assert inside(box, "def tell(): return 7") == 7
+    if host.state("a cgroup") != "in force":
+        pytest.skip(host.state("a cgroup"))
+    living, why = host.tell(source, fresh=True, seconds=180)
+    assert living in range(1, 4) or why == "it ended", "6 GiB in one sandbox"
+    assert host.tell("def tell(): return 7") == (7, None)
 
 
 FORKS = """
 import os, time
-def tell():
+def tell(most):
     children = 0
     try:
-        for _ in range(100):
+        for _ in range(most):
             if os.fork() == 0:
                 time.sleep(100)
                 os._exit(0)
             children += 1
     except OSError as error:
-        return children, os.getuid(), type(error).__name__
-    return children, os.getuid(), "no limit"
+        return children, type(error).__name__
+    return children, "no limit"
 """
 
 
-@pytest.mark.skipif(
-    not IS_ROOT, reason="the kernel counts processes by user, and tests are one too"
-)
-def test_processes_are_limited_and_end_with_the_submission(box):
-    children, uid, said = inside(box, FORKS)
-    assert (children < LIMITS.processes, said) == (True, "BlockingIOError")
-    assert not of_user(uid)
+def test_processes_are_limited_and_end_with_the_sandbox(host):
+    before = descendants()
+    counted = host.state("a cgroup") == "in force" or (host.ordinary and host.walls)
+    (children, said), _ = host.tell(FORKS, 100 if counted else 3, fresh=True)
+    if counted:
+        assert (children <= LIMITS.processes + 8, said) == (True, "BlockingIOError")
+    assert len(descendants() - before) >= children
+    running = descendants() - before
+    assert host.tell("def tell(): return 7", fresh=True) == (7, None)
+    assert not host.walls or ended(running)
 
 
-def of_user(uid: int) -> list[str]:
-    """The processes of a user."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            found += [entry.name] if entry.name.isdigit() and entry.stat().st_uid == uid else []
-        except OSError:
-            continue
-    return found
-
-
-def test_files_are_limited_and_gone_afterwards(box):
-    source = """
-import os, tempfile
-from pathlib import Path
-def tell():
-    home = Path(os.environ["HOME"])
-    before = sorted(os.listdir(home))
-    (home / "folder").mkdir()
-    (home / "folder" / "link").symlink_to("/usr")
-    said = "no limit"
-    try:
-        with (home / "folder" / "file").open("wb") as file:
-            for _ in range(10):
-                file.write(bytes(2**20))
-                file.flush()
-    except OSError as error:
-        said = type(error).__name__
-    return before, said, (home / "folder" / "file").stat().st_size
-"""
-    for _ in range(2):
-        before, said, size = inside(box, source)
-        assert set(before) <= {
-            Path(x).parts[2] for x in (sys.prefix, sys.base_prefix) if x.startswith("/tmp/")
-        }
-        assert said == "OSError"
-        assert size <= LIMITS.files
-
-
-def test_many_files_are_limited_together(box):
+def test_files_are_limited(host):
     source = """
 from pathlib import Path
 def tell(folder):
-    written = 0
+    written = [0, 0]
+    try:
+        with Path(folder, "one").open("wb") as file:
+            for _ in range(10):
+                written[0] += file.write(bytes(2**20))
+                file.flush()
+    except OSError:
+        Path(folder, "one").unlink()
     try:
         for k in range(20):
-            written += Path(folder, str(k)).write_bytes(bytes(2**19))
+            written[1] += Path(folder, str(k)).write_bytes(bytes(2**19))
     except OSError:
         pass
     return written
 """
-    if box.wrapped:
+    if host.walls:
         for folder in ("/tmp", "/dev/shm"):
-            for _ in range(2):
-                assert 0 < inside(box, source, folder) <= LIMITS.files
+            written, _ = host.tell(source, folder, fresh=True)
+            assert all(0 < x <= LIMITS.files for x in written), folder
 
 
-def test_processor_time_is_limited(box):
-    start = time.monotonic()
-    reason, _ = inside(box, "def tell():\n    while True: pass", seconds=60)
-    assert "ended the worker" in str(reason)
-    assert time.monotonic() - start < 45
+def test_processor_time_is_limited(host):
+    assert host.tell("def tell():\n    while True: pass", fresh=True, seconds=600) == (
+        None,
+        "it ended",
+    )
 
 
-def test_output_goes_nowhere_and_fills_nothing(box):
-    before = sum(f.stat().st_size for f in box.folder.rglob("*") if f.is_file())
-    source = """
-import os, sys
-def tell():
-    for _ in range(200):
-        print("x" * 10**6)
-        os.write(2, b"x" * 10**5)
-    return sys.stdout is not None
+# A call whose memory is limited
+
+NEEDS = """
+import os, subprocess, torch
+children = CHILDREN and [os.fork() or os.read(0, 1) or __import__("time").sleep(100)]
+hoard = torch.ones(HOARD * 2**18)
+
+def tell(mebibytes):
+    x = torch.ones(mebibytes * 2**18)
+    return [x.numel(), len(os.listdir("/proc"))]
 """
-    assert inside(box, source) is True
-    after = sum(f.stat().st_size for f in box.folder.rglob("*") if f.is_file())
-    assert after - before < 10**5
 
 
-@pytest.mark.parametrize("seconds", [0, 0.1])
-def test_a_worker_ends_with_the_zygote(box, seconds):
-    pipe = box.open()
-    time.sleep(seconds)  # without it, the worker is not yet what it will be
-    lines = {p: Path(f"/proc/{p}/cmdline").read_bytes() for p in descendants(box.process.pid)}
-    zygote, *workers = sorted(pid for pid, line in lines.items() if b"import zygote" in line)
-    assert workers
-    with pipe.sock as sock:
-        os.kill(zygote, signal.SIGKILL)
-        sock.settimeout(10)
-        assert sock.recv(1) == b"", "nobody is there any more"
-    assert ended(set(workers))
+def needs(children: int = 0, hoard: int = 0) -> str:
+    """A cell that keeps so many mebibytes, and so many other processes."""
+    return NEEDS.replace("CHILDREN", str(children)).replace("HOARD", str(hoard))
 
 
-def test_the_next_submission_finds_a_sandbox_even_if_the_zygote_is_gone(box):
-    for pid in descendants(box.process.pid):
-        if b"zygote" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGKILL)
-    assert inside(box, "def tell(): return 7") == 7
+def test_the_memory_of_a_call_is_limited_and_then_no_more(host):
+    told, _ = host.tell(needs(), 32, more=64 * MEBIBYTE, fresh=True)
+    assert told[1][0] == 32 * 2**18
+    told, why = host.tell(needs(), 128, more=64 * MEBIBYTE)
+    assert told is None and "memory" in why, "twice as much"
+    told, why = host.tell(needs(), 512)
+    assert told[0] == 512 * 2**18, why
 
 
-def test_nothing_is_left_when_it_is_closed(box):
-    folders, before = [box.folder, *box.cgroup.folders], descendants()
-    running = descendants(box.process.pid)
-    assert all(folder.exists() for folder in folders)
-    assert inside(box, "import os, time\nos.fork() or time.sleep(1000)\ndef tell(): return 7") == 7
-    box.close()
-    assert ended(running)
-    assert descendants() <= before - running
-    assert not any(folder.exists() for folder in folders)
+def test_what_a_notebook_holds_before_is_told(host):
+    for hoard in (0, 200):
+        (grown, _), _ = host.tell(needs(hoard=hoard), 1, more=64 * MEBIBYTE, fresh=True)
+        assert hoard - 1 < grown / MEBIBYTE < hoard + 60
+
+
+def test_other_processes_are_no_memory_of_a_call(host):
+    (_, (_, without)), _ = host.tell(needs(), 1, more=64 * MEBIBYTE, fresh=True)
+    (_, (_, entries)), _ = host.tell(needs(children=1), 1, more=64 * MEBIBYTE, fresh=True)
+    assert not host.walls or entries == without, "the child was killed"
+    source = """
+import os
+def tell():
+    said = []
+    for action in os.fork, lambda: open("/tmp/x", "w").write("x" * 10**6):
+        try:
+            said.append(action() == 0 and os._exit(0))
+        except OSError as error:
+            said.append(type(error).__name__)
+    return said
+"""
+    (_, said), _ = host.tell(source, more=64 * MEBIBYTE)
+    assert said == ["BlockingIOError", "OSError"]
+
+
+LIFT = """
+import ctypes, resource, subprocess
+
+def tell(program):
+    said, infinite = [], resource.RLIM_INFINITY
+    for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_NPROC):
+        _, hard = resource.getrlimit(limit)
+        for action in (
+            lambda: resource.setrlimit(limit, (hard, hard)),
+            lambda: resource.prlimit(0, limit, (hard, hard)),
+            lambda: resource.prlimit(1, limit, (1, 1)),
+        ):
+            try:
+                said.append(action())
+            except (OSError, ValueError) as error:
+                said.append(type(error).__name__)
+    return said
+"""
+
+
+def test_a_limit_cannot_be_lifted_from_inside(host):
+    (_, said), _ = host.tell(LIFT, "", more=64 * MEBIBYTE, fresh=True)
+    assert said == ["PermissionError"] * 9
+    told, why = host.tell(needs(), 1)
+    assert told, why
+
+
+def test_a_library_that_is_made_writable_is_no_memory(host):
+    """It is no new address; the cgroup counts what is written."""
+    source = """
+import ctypes, os
+from pathlib import Path
+
+libc = ctypes.CDLL(None)
+libc.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+
+def tell():
+    written = 0
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, permissions, _, _, _, *name = line.split(maxsplit=5)
+        start, end = (int(x, 16) for x in addresses.split("-"))
+        if permissions == "r--p" and name and end - start > 2**23:
+            if libc.mprotect(start, end - start, 3) == 0:
+                size = min(end - start, 2**27 - written)
+                ctypes.memset(start, 1, size)
+                written += size
+    return written
+"""
+    if host.state("a cgroup") != "in force":
+        pytest.skip(host.state("a cgroup"))
+    told, why = host.tell(source, more=16 * MEBIBYTE, fresh=True)
+    assert why == "it ended" or told[1] <= 48 * MEBIBYTE
