@@ -42,16 +42,14 @@ def confine(limits: dict[str, int], parent: int) -> None:
     for name, most in limits.items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
     if os.geteuid() == 0:
-        become_nobody()
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        for path in (sys.prefix, sys.base_prefix):
+            if not os.access(path, os.R_OK | os.X_OK):
+                raise SystemExit(f"Without bubblewrap students are nobody, who cannot read {path}.")
     LIBC.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # a change of the user took it: /proc/self was closed
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # and this
     LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if os.getppid() != parent:  # it has ended before that line
         os._exit(0)
-
-
-def become_nobody() -> None:
-    """Give up being root, for good."""
-    os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)

@@ -39,6 +39,7 @@ class Limits:
         """As the kernel names them; ``is_alone`` where it counts the processes of the sandbox alone."""
         return {
             "AS": self.memory,
+            "DATA": self.memory,
             "CPU": self.cpu,
             "NPROC": self.processes if is_alone else SHARED,
             "FSIZE": self.files,

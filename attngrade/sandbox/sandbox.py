@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import shutil
 import socket
 import subprocess
@@ -17,7 +16,7 @@ import psutil
 
 from attngrade import NotGraded
 from attngrade.sandbox import bwrap
-from attngrade.sandbox.confine import become_nobody
+from attngrade.sandbox.bwrap import NOBODY
 from attngrade.sandbox.course import PLACE, roots
 from attngrade.sandbox.limits import IN_FORCE, MIB, Group, Limits
 from attngrade.sandbox.wire import Lost, Pipe
@@ -139,7 +138,7 @@ class Sandbox:
 
     def _bound(self, more: int) -> None:
         memory = self.worker.memory_info()
-        self._set({"NPROC": 0, "FSIZE": 0, "AS": memory.vms + more, "DATA": memory.data + more})
+        self._set(NPROC=0, FSIZE=0, AS=memory.vms + more, DATA=memory.data + more)
         for _ in range(MOST_ROUNDS):  # their memory would not be counted
             others = self.worker.children(recursive=True)
             for process in others:
@@ -153,30 +152,22 @@ class Sandbox:
         if not self.filtered:
             return self.close()
         self.group.allow(None)
-        return self._set(dict.fromkeys(("NPROC", "FSIZE", "AS", "DATA")))
-
-    def _set(self, soft: dict[str, int | None]) -> None:
-        """Set soft limits of the worker, None for as much as it may have at all."""
-
-        def set_all():
-            for name, most in soft.items():
-                kind = getattr(resource, f"RLIMIT_{name}")
-                hard = resource.prlimit(self.worker.pid, kind)[1]
-                most = hard if most is None else most
-                resource.prlimit(self.worker.pid, kind, (most, hard if self.filtered else most))
-
-        if not self.is_root:
-            return set_all()
-        child = os.fork()  # the kernel lets the same user do this, and root not always
-        if not child:
-            with suppress(OSError):
-                become_nobody()
-                set_all()
-                os._exit(0)
-            os._exit(1)
-        if os.waitpid(child, 0)[1]:
-            raise Lost("its memory could not be limited")
+        with suppress(psutil.Error, OSError):
+            self._set(**{name: self.kernel[name] for name in ("NPROC", "FSIZE", "AS", "DATA")})
         return None
+
+    def _set(self, **soft: int) -> None:
+        """Set limits of the worker; the kernel lets its own user do that, but not every root."""
+        most = {x: min(soft[x], self.kernel[x]) for x in soft}
+        hard = self.kernel if self.filtered else most
+        bounds = [f"--{x.lower()}={most[x]}:{hard[x]}" for x in soft]
+        ids = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if self.is_root else {}
+        command = ["prlimit", f"--pid={self.worker.pid}", *bounds]
+        if (
+            not self.worker.is_running()
+            or subprocess.run(command, stderr=subprocess.DEVNULL, **ids).returncode
+        ):
+            raise OSError("it is gone")
 
     def _writable(self) -> int:
         """Bytes of address space that the worker can write to, shared memory included."""
@@ -229,12 +220,17 @@ class Sandbox:
 
     def _command(self, descriptor: int, tells: int) -> list[str]:
         own = self.official and not self.is_root  # a user namespace, in which the kernel counts
-        limits = json.dumps(self.limits.of_a_process(own and kernel() >= (5, 14)))
+        self.kernel = self.limits.of_a_process(own and kernel() >= (5, 14))
         course = [PLACE] if self.official else roots()
         walls = bwrap.command(self.limits.files, self.is_root, tells) if self.official else []
         unset = ["/usr/bin/env", "-u", "XDG_RUNTIME_DIR"]
         python = [sys.executable, "-s", "-P", "-c", START]
-        arguments = [str(descriptor), str(self.limits.message), limits, ":".join(course)]
+        arguments = [
+            str(descriptor),
+            str(self.limits.message),
+            json.dumps(self.kernel),
+            ":".join(course),
+        ]
         return [*self.group.enter, *unset, *walls, *python, *arguments]
 
 
