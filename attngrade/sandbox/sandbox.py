@@ -140,11 +140,8 @@ class Sandbox:
         memory = self.worker.memory_info()
         self._set(NPROC=0, FSIZE=0, AS=memory.vms + more, DATA=memory.data + more)
         for _ in range(MOST_ROUNDS):  # their memory would not be counted
-            others = self.worker.children(recursive=True)
-            for process in others:
-                with suppress(psutil.NoSuchProcess):
-                    process.kill()
-            if not others:
+            running = [x for x in self.worker.children(recursive=True) if killed(x)]
+            if not running:
                 return self.group.allow(more + OVERHEAD)
         raise Lost("it does not stop to start processes")
 
@@ -232,6 +229,14 @@ class Sandbox:
             ":".join(course),
         ]
         return [*self.group.enter, *unset, *walls, *python, *arguments]
+
+
+def killed(process: psutil.Process) -> bool:
+    """Kill it, with all its threads; whether there was more of it than what its parent has not asked for."""
+    with suppress(psutil.NoSuchProcess):
+        process.kill()
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def kernel() -> tuple[int, int]:
