@@ -14,7 +14,8 @@ from attngrade.piece import Piece, parse
 MOST_READ = 500_000
 LONGEST_LINE = 1000
 
-_RUN_THE_BODY = re.compile(r"\s*%%(?:capture|prun|time|timeit)\b.*\n")  # as Python, here
+# What stands below these is Python. With anything else in the line, the worker sees to it.
+_RUN_THE_BODY = re.compile(r"\s*%%(?:capture|prun|time|timeit)[ \t]*\n")
 _MAGIC = re.compile(r"^[ \t]*[!%?,;/]|=[ \t]*[!%]|\?[ \t]*$", re.MULTILINE)
 
 

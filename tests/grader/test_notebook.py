@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -252,7 +253,8 @@ def test_copies_of_a_cell_stay_in_order_and_a_stub_undoes_nothing():
         ("%time y = f(x)", "get_ipython().run_line_magic('time', 'y = f(x)')"),
         ("torch.softmax??", "get_ipython().run_line_magic('pinfo2', 'torch.softmax')"),
         ("%%bash\nrm -r /", "get_ipython().run_cell_magic('bash', '', 'rm -r /\\n')"),
-        ("\n%%capture out\n%%time\nx = 1", "x = 1"),
+        ("%%capture out\nx = 1", "get_ipython().run_cell_magic('capture', 'out', 'x = 1\\n')"),
+        ("\n%%capture \n%%time\nx = 1", "x = 1"),
         ("%%time\nx = !ls", "x = get_ipython().getoutput('ls')"),
         ("s = '''\n%time\n!ls\n'''", "s = '''\n%time\n!ls\n'''"),
         ("s = '!ls' % 3\nx = 5 \\\n%s", "s = '!ls' % 3\nx = 5 \\\n%s"),
@@ -281,3 +283,16 @@ def test_magics_become_calls_as_in_a_notebook(source, expected):
 )
 def test_source_that_is_hard_to_parse_stops_nothing(bomb):
     assert sources(given(SETUP, *bomb, ANSWER, CHECK))[-2:] == [ANSWER, CHECK]
+
+
+def test_broken_bytes_are_read_or_told():
+    data, rng = SOLVED.read_bytes(), random.Random(0)
+    for _ in range(100):
+        broken = bytearray(data)
+        for _ in range(rng.randint(1, 9)):
+            at = rng.randrange(len(broken))
+            broken[at : at + rng.randint(0, 3)] = rng.randbytes(rng.randint(0, 3))
+        notebook = read(file(bytes(broken[: rng.choice([None, None, at])])))
+        assert notebook.cells or notebook.problems
+        assert "unexpectedly" not in str(notebook.problems)
+        json.dumps(sources(notebook)).encode()
