@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from attncourse.grading.exercises import CHAPTERS, chapter_of, load, names
+from attncourse.grading.own_code import course_code
 from attncourse.grading.verdict import Verdict
 
 COLOURS = {
@@ -33,6 +34,8 @@ class CheckFailed(AssertionError):
 def check(name: str, answer: Any) -> None:
     """Judge an answer and show a report: the property that failed, and what it most resembles.
 
+    An answer that calls the course's own code is judged like any other, with a word about it.
+
     Args:
         name: the exercise, for example ``"split_heads"``.
         answer: your function, number or model.
@@ -45,7 +48,7 @@ def check(name: str, answer: Any) -> None:
     """
     verdict = load(name).grade(answer)
     _verdicts[name] = verdict
-    _show(verdict)
+    _show(verdict, borrowed(answer))
     if verdict.status == "failed":
         raise CheckFailed(f'{name} is not right yet. hint("{name}") helps.')
     if verdict.status != "passed" and os.environ.get("NBGRADER_EXECUTION"):
@@ -92,6 +95,15 @@ def most_likely(verdict: Verdict) -> str:
     return f"Most likely: {verdict.diagnosis}" if verdict.diagnosis else ""
 
 
+def borrowed(answer: Any) -> str:
+    """A sentence about an answer that is or calls the course's own code; '' about any other."""
+    found = course_code(answer)
+    return found and (
+        f"This answer uses {found}, which is the course's own code. Write the steps yourself: they are what "
+        "the exercise is for, and a class is graded where that code is missing."
+    )
+
+
 def details(verdict: Verdict) -> list[str]:
     """What to do about a stub, and the first findings."""
     lines = list(verdict.findings[:SHOWN_FINDINGS])
@@ -104,8 +116,8 @@ def details(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _show(verdict: Verdict) -> None:
-    lines = [*filter(None, [most_likely(verdict)]), *details(verdict)]
+def _show(verdict: Verdict, note: str = "") -> None:
+    lines = [*filter(None, [note, most_likely(verdict)]), *details(verdict)]
     text = "\n  ".join([verdict.headline, *lines])
     if "IPython" not in sys.modules or not _in_notebook():
         print(text)
