@@ -12,16 +12,15 @@ from attncourse.grading.exercise import Exercise
 from attncourse.grading.verdict import Verdict
 from attngrade import Cell, NotGraded
 from attngrade.sandbox.calls import Calls
-from attngrade.sandbox.peer import Peer, raised
+from attngrade.sandbox.peer import Peer
 from attngrade.sandbox.sandbox import Sandbox
 from attngrade.sandbox.stand_ins import stand_in
-from attngrade.sandbox.wire import Lost
+from attngrade.sandbox.wire import Lost, expect
 from attngrade.settings import Settings
 
 MOST_STARTS = 8  # of one notebook
 MOST_LIMITS = 15  # a notebook may take so many times what one cell may
 MOST_NOTES = 20
-FAILED = [int, str, str, bool]  # a cell that raised: its place, and the error
 MOST_HOARDED = 60 * 2**20  # bytes that a notebook may hold when the memory of a call is limited
 
 
@@ -65,8 +64,7 @@ class Session:
         Raises:
             NotGraded: there is no sandbox.
         """
-        self.cells, self.fatal, self.together = list(cells), set(), True
-        self.problems, self.names = [], None
+        self.cells, self.fatal, self.problems = list(cells), set(), []
         self.starts, self.has_run = 0, False
         self.last = time.monotonic() + MOST_LIMITS * self.seconds
         try:
@@ -127,23 +125,25 @@ class Session:
         self.box.pipe.deadline = min(now + self.seconds, self.last)
 
     def _run_cells(self) -> None:
-        """Together they are one message; if that fails, each runs alone, to know which one it is."""
-        cells = [cell for cell in self.cells if cell.number not in self.fatal]
-        for group in [cells] if self.together else [[cell] for cell in cells]:
+        for cell in self.cells:
+            if cell.number in self.fatal:
+                continue
             self._start_clock()
             try:
-                named = [[cell.source, f"cell {cell.number}"] for cell in group]
-                self._note_errors(group, self._ask_to_run(named))
+                self.peer.ask("run", cell.source, f"cell {cell.number}")
+            except (Exception, SystemExit) as error:
+                words = ": ".join(filter(None, (type(error).__name__, str(error))))
+                self._note(f"cell {cell.number} raised {words}"[:300])
             except Lost as lost:
-                if self.together:
-                    self.together = False
-                    self.starts -= 1
-                else:
-                    self.fatal.add(group[0].number)
-                    self.problems.append(self._why(f"cell {group[0].number}", lost))
+                self.fatal.add(cell.number)
+                self._note(self._why(f"cell {cell.number}", lost))
                 return self.end()
         self.has_run = True
         return None
+
+    def _note(self, what: str) -> None:
+        if what not in self.problems and len(self.problems) < MOST_NOTES:
+            self.problems.append(what)
 
     def _ask(self, what: str, *args):
         """What only a hostile worker answers with an error."""
@@ -151,24 +151,6 @@ class Session:
             return self.peer.ask(what, *args)
         except (Exception, SystemExit) as error:
             raise Lost(f"what it sent is no message ({type(error).__name__})") from None
-
-    def _ask_to_run(self, named: list[list[str]]) -> list:
-        told = self._ask("run", named)
-        match told:
-            case [list(failed), list(names)] | (list(failed), list(names)):
-                if all([type(x) for x in entry] == FAILED for entry in failed):
-                    self.names = {name for name in names if type(name) is str}
-                    return failed
-        raise Lost("what it sent is no message")
-
-    def _note_errors(self, group: list[Cell], failed: list) -> None:
-        for number, *what in failed[: len(group)]:
-            error = raised(*what)
-            number = group[number % len(group)].number
-            words = ": ".join(filter(None, (type(error).__name__, str(error))))
-            note = f"cell {number} raised {words}"[:300]
-            if note not in self.problems and len(self.problems) < MOST_NOTES:
-                self.problems.append(note)
 
     def _why(self, what: str, lost: Lost) -> str:
         if "too long" in str(lost) and "sent" not in str(lost):
@@ -185,8 +167,6 @@ class Session:
             NotGraded: there is no sandbox.
             MemoryError: what it sent is more than the judge can hold.
         """
-        if self.names is not None and not {exercise.name, exercise.answer} & self.names:
-            return not_found(exercise)
         try:
             return self._judge(exercise, seed)
         except Crowded:
@@ -205,11 +185,13 @@ class Session:
         self.start()
         self._start_clock()
         self.peer.begin()
-        found, keeps, answer = self._begin(exercise)
-        if keeps:
-            self.peer.remember()
-        if not found:
+        told = self._ask("begin", exercise.name, exercise.answer)
+        expect(isinstance(told, tuple) and len(told) == 3)
+        found, keeps, answer = told
+        if found is not True:
             return not_found(exercise)
+        if keeps is True:
+            self.peer.remember()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -219,12 +201,6 @@ class Session:
         except (Exception, SystemExit) as error:
             why = f"it cannot be judged ({type(error).__name__})"
             return Verdict(exercise.name, "failed", 0, exercise.points, (why,))
-
-    def _begin(self, exercise: Exercise) -> tuple:
-        match self._ask("begin", exercise.name, exercise.answer):
-            case [bool(found), bool(keeps), answer] | (bool(found), bool(keeps), answer):
-                return found, keeps, answer
-        raise Lost("what it sent is no message")
 
 
 def not_found(exercise: Exercise) -> Verdict:
