@@ -1,6 +1,7 @@
 """The command line of bubblewrap: what a submission sees of the machine."""
 
 import os
+import shutil
 import site
 import sys
 from pathlib import Path
@@ -22,7 +23,15 @@ def command(files: int, is_root: bool, info: int) -> list[str]:
     options = [f"--unshare-{x}" for x in NAMESPACES]
     if not is_root:
         options += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
-    options += ["--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "course"]
+    options += [
+        "--die-with-parent",
+        "--new-session",
+        "--as-pid-1",
+        "--hostname",
+        "course",
+        "--unsetenv",
+        "XDG_RUNTIME_DIR",
+    ]
     options += ["--info-fd", str(info), "--perms", "1777", "--size", str(files), "--tmpfs", "/tmp"]
     for path in visible():
         for parent in reversed(path.parents[:-1]):
@@ -38,7 +47,7 @@ def command(files: int, is_root: bool, info: int) -> list[str]:
     options += ["--proc", "/proc", "--dev", "/dev"]
     options += ["--perms", "1777", "--size", str(files), "--tmpfs", "/dev/shm"]
     options += ["--dir", "/course", *binds(), "--remount-ro", "/dev", "--remount-ro", "/"]
-    return ["bwrap", *options, "--chdir", "/tmp", "--"]
+    return [shutil.which("bwrap"), *options, "--chdir", "/tmp", "--"]
 
 
 def visible() -> list[Path]:

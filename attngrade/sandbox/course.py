@@ -1,4 +1,4 @@
-"""The few files of the course that a worker needs; no answer is in them, and they are bound one by one."""
+"""The few files of the course that a worker needs; no answer is in them, and they are shown one by one."""
 
 from importlib.util import cache_from_source, find_spec
 from pathlib import Path
@@ -12,39 +12,23 @@ EMPTY = HERE / "__init__.py"  # nothing but a sentence
 FILES = {
     "attncourse/__init__.py": EMPTY,
     "attncourse/grading/__init__.py": HERE / "stub.py",
-    **{
-        f"attncourse/grading/{x}.py": GRADING / f"{x}.py"
-        for x in ("allocations", "answer", "isolation")
-    },
     "attngrade/__init__.py": EMPTY,
     "attngrade/sandbox/__init__.py": EMPTY,
-    **{
-        f"attngrade/sandbox/{x}.py": HERE / f"{x}.py"
-        for x in (
-            "calls",
-            "confine",
-            "notebook_shell",
-            "peer",
-            "seccomp",
-            "values",
-            "wire",
-            "worker",
-        )
-    },
 }
+for _name in ("allocations", "answer", "isolation"):
+    FILES[f"attncourse/grading/{_name}.py"] = GRADING / f"{_name}.py"
+_SIDE = "calls confine notebook_shell peer seccomp values wire worker"
+for _name in _SIDE.split():
+    FILES[f"attngrade/sandbox/{_name}.py"] = HERE / f"{_name}.py"
 
 
 def binds() -> list[str]:
     """The options of bubblewrap that show these files, and what is compiled of them, at `PLACE`."""
     options = []
     for name, source in FILES.items():
-        shown = Path(PLACE, name)
-        pairs = [(str(source), str(shown))]
-        compiled = cache_from_source(str(source))
-        pairs.append((compiled, cache_from_source(str(shown))))
-        for real, place in pairs:
-            if Path(real).exists():
-                options += ["--ro-bind", real, place]
+        real, shown = str(source), f"{PLACE}/{name}"
+        options += ["--ro-bind", real, shown]
+        options += ["--ro-bind-try", cache_from_source(real), cache_from_source(shown)]
     return options
 
 

@@ -16,7 +16,6 @@ import psutil
 
 from attngrade import NotGraded
 from attngrade.sandbox import bwrap
-from attngrade.sandbox.bwrap import NOBODY
 from attngrade.sandbox.course import PLACE, roots
 from attngrade.sandbox.limits import IN_FORCE, MIB, Group, Limits
 from attngrade.sandbox.wire import Lost, Pipe
@@ -25,8 +24,14 @@ READY_SECONDS = 120
 OVERHEAD = 32 * MIB  # of a limited call: tables of pages, and pages that are copied on a write
 MOST_ROUNDS = 100  # of killing what starts itself again
 START = (
-    "import sys; sys.path[:0] = sys.argv.pop().split(':'); "
-    "from attngrade.sandbox import confine; confine.main(*sys.argv[1:])"
+    "import sys; sys.path[:0] = sys.argv[4:]; "
+    "from attngrade.sandbox import confine; confine.main(*sys.argv[1:4])"
+)
+PROTECTIONS = (
+    "bubblewrap: no network, no other files, no other processes",
+    "limits of the kernel: memory, time, processes, files",
+    "a cgroup: memory and processes of a student counted together",
+    "a filter of system calls: no keys, no new namespaces, no lifting of limits",
 )
 ENVIRONMENT = {
     "HOME": "/tmp",
@@ -75,18 +80,8 @@ class Sandbox:
     @property
     def protections(self) -> tuple[tuple[str, str], ...]:
         filtered = IN_FORCE if self.filtered else "libseccomp is missing, or the kernel takes none"
-        return (
-            (
-                "bubblewrap: no network, no other files, no other processes",
-                self.why_not or IN_FORCE,
-            ),
-            ("limits of the kernel: memory, time, processes, files", IN_FORCE),
-            ("a cgroup: memory and processes of a student counted together", self.group.state),
-            (
-                "a filter of system calls: no keys, no new namespaces, no lifting of limits",
-                filtered,
-            ),
-        )
+        states = self.why_not or IN_FORCE, IN_FORCE, self.group.state, filtered
+        return tuple(zip(PROTECTIONS, states, strict=True))
 
     def __enter__(self):
         try:
@@ -129,10 +124,12 @@ class Sandbox:
             Lost: it cannot be limited.
         """
         try:
-            self._bound(more)
-            yield self._writable() - self.at_first
-        except (psutil.Error, OSError) as error:
-            raise Lost(f"its memory could not be limited ({type(error).__name__})") from None
+            try:
+                self._bound(more)
+                grown = self._writable() - self.at_first
+            except (psutil.Error, OSError) as error:
+                raise Lost(f"its memory could not be limited ({type(error).__name__})") from None
+            yield grown
         finally:
             self._unbound()
 
@@ -158,11 +155,14 @@ class Sandbox:
         most = {x: min(soft[x], self.kernel[x]) for x in soft}
         hard = self.kernel if self.filtered else most
         bounds = [f"--{x.lower()}={most[x]}:{hard[x]}" for x in soft]
-        ids = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if self.is_root else {}
+        ids = (
+            {"user": bwrap.NOBODY, "group": bwrap.NOBODY, "extra_groups": []}
+            if self.is_root
+            else {}
+        )
         command = ["prlimit", f"--pid={self.worker.pid}", *bounds]
-        if (
-            not self.worker.is_running()
-            or subprocess.run(command, stderr=subprocess.DEVNULL, **ids).returncode
+        if not self.worker.is_running() or subprocess.call(
+            command, stderr=subprocess.DEVNULL, **ids
         ):
             raise OSError("it is gone")
 
@@ -185,7 +185,7 @@ class Sandbox:
             try:
                 self.process = subprocess.Popen(
                     self._command(theirs.fileno(), tells),
-                    env=ENVIRONMENT | {"XDG_RUNTIME_DIR": os.environ.get("XDG_RUNTIME_DIR", "")},
+                    env=ENVIRONMENT,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=said,
@@ -216,19 +216,12 @@ class Sandbox:
         self.at_first = self._writable()
 
     def _command(self, descriptor: int, tells: int) -> list[str]:
-        own = self.official and not self.is_root  # a user namespace, in which the kernel counts
-        self.kernel = self.limits.of_a_process(own and kernel() >= (5, 14))
-        course = [PLACE] if self.official else roots()
         walls = bwrap.command(self.limits.files, self.is_root, tells) if self.official else []
-        unset = ["/usr/bin/env", "-u", "XDG_RUNTIME_DIR"]
-        python = [sys.executable, "-s", "-P", "-c", START]
-        arguments = [
-            str(descriptor),
-            str(self.limits.message),
-            json.dumps(self.kernel),
-            ":".join(course),
-        ]
-        return [*self.group.enter, *unset, *walls, *python, *arguments]
+        folders = [PLACE] if self.official else roots()
+        # in a user namespace the kernel counts the processes of the sandbox alone
+        self.kernel = self.limits.of_a_process(self.official and not self.is_root)
+        arguments = str(descriptor), str(self.limits.message), json.dumps(self.kernel), *folders
+        return [*self.group.enter, *walls, sys.executable, "-s", "-P", "-c", START, *arguments]
 
 
 def killed(process: psutil.Process) -> bool:
@@ -237,9 +230,3 @@ def killed(process: psutil.Process) -> bool:
         process.kill()
         return process.status() != psutil.STATUS_ZOMBIE
     return False
-
-
-def kernel() -> tuple[int, int]:
-    """Its version."""
-    major, minor = os.uname().release.split(".")[:2]
-    return int(major), int(minor)

@@ -3,32 +3,35 @@
 Everything is tried as root and as an ordinary user, with and without cgroups, and once without bubblewrap.
 """
 
-import ctypes
+import errno
 import json
 import os
-import signal
+import platform
+import shutil
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import psutil
+import pyseccomp
 import pytest
 from support.sandbox_helpers import ENVIRONMENT, MEBIBYTE, ROOT, lent, run_as, walls_stand
 from support.sandbox_host import LIMITS
 
 from attngrade import NotGraded
 from attngrade.sandbox import bwrap
-from attngrade.sandbox.limits import Group, Limits
+from attngrade.sandbox.bwrap import refuse_private
+from attngrade.sandbox.limits import Limits, sweep
 from attngrade.sandbox.sandbox import Sandbox
-from attngrade.sandbox.seccomp import DENIED, FAMILIES
+from attngrade.sandbox.seccomp import DENIED
 
 SETTINGS = {
     "root-cgroup": (False, True, "walls"),
     "root": (False, False, "walls"),
     "ordinary-cgroup": (True, True, "walls"),
     "ordinary": (True, False, "walls"),
-    "bare": (False, True, "no walls"),
+    "bare": (True, False, "no walls"),
 }
 
 
@@ -385,3 +388,158 @@ def tell():
         pytest.skip(host.state("a cgroup"))
     told, why = host.tell(source, more=16 * MEBIBYTE, fresh=True)
     assert why == "it ended" or told[1] <= 48 * MEBIBYTE
+
+
+# System calls
+
+DENY = """
+import ctypes, socket
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+def made(*arguments):
+    try:
+        socket.socket(*arguments).close()
+        return True
+    except PermissionError:
+        return False
+
+def tell(numbers):
+    libc.prctl(22, 0, 0, 0, 0)  # filters cannot be taken back
+    families = [made(x) for x in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_VSOCK, 38)]
+    errors = {ctypes.get_errno() for number in numbers if libc.syscall(number, 0, 0, 0, 0, 0) < 0}
+    clone = libc.syscall(CLONE, 0x10000000 | 17, 0, 0, 0, 0), ctypes.get_errno()
+    clone3 = libc.syscall(435, 0, 0), ctypes.get_errno()
+    return [families, len(errors), *errors, *clone, *clone3]
+"""
+
+
+def test_system_calls_are_filtered(host):
+    resolve = pyseccomp.resolve_syscall
+    numbers = [resolve(pyseccomp.Arch.NATIVE, name) for name in DENIED.split()]
+    source = DENY.replace("CLONE", str(resolve(pyseccomp.Arch.NATIVE, "clone")))
+    assert host.state("a filter") == "in force"
+    (families, *errors), _ = host.tell(source, [x for x in numbers if x >= 0])
+    assert families == [True] * 3 + [False] * 2, "multiprocessing and asyncio need some"
+    assert errors == [1, errno.EPERM, -1, errno.EPERM, -1, errno.ENOSYS]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="its machine code")
+def test_calls_of_32_bits_are_no_way_around(host):
+    """A number means something else there, so none is let through."""
+    source = """
+import ctypes, mmap
+
+def tell():
+    code = mmap.mmap(-1, 4096, prot=7)
+    code.write(bytes.fromhex("b814000000 cd80 c3"))  # getpid: mov eax, 20; int 0x80; ret
+    start = ctypes.addressof(ctypes.c_char.from_buffer(code))
+    return ctypes.CFUNCTYPE(ctypes.c_int)(start)()
+"""
+    said, why = host.tell(source)
+    assert said == -errno.EPERM or why == "it ended", "or the kernel knows none"
+
+
+def test_a_way_to_the_first_process_is_no_way_to_the_next_student(host):
+    source = """
+import os, resource
+def tell():
+    said = []
+    for pid in (1, os.getppid(), 0):
+        try:
+            said.append(resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, 1)))
+        except OSError as error:
+            said.append(type(error).__name__)
+    os.nice(0)
+    return said
+"""
+    said, _ = host.tell(source, fresh=True)
+    assert set(said) <= {"PermissionError", "ProcessLookupError"}
+    assert host.tell("def tell(): return 7", fresh=True) == (7, None)
+
+
+# When it fails, and what is left
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """Puts a bubblewrap in front that says something and starts nothing."""
+
+    def put(says: str, status: int = 1) -> None:
+        program = tmp_path / "bwrap"
+        program.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {status}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    return put
+
+
+@pytest.mark.parametrize("says", ["bwrap: Cannot allocate memory", "Killed", "Permission denied"])
+def test_a_sandbox_that_does_not_start_is_no_open_machine(fake, says):
+    fake(says)
+    with pytest.raises(NotGraded, match=says), Sandbox(Limits()):
+        pass
+
+
+def test_what_may_never_run_here_is_left_out_and_told(fake, monkeypatch):
+    fake("bwrap: setting up uid map: Permission denied")
+    monkeypatch.setattr(sys, "executable", "/bin/false")  # instead of a worker without walls
+    box = Sandbox(Limits())
+    with pytest.raises(NotGraded), box:
+        pass
+    assert not box.official
+    assert "uid map: Permission denied" in box.why_not
+
+
+def test_a_worker_that_ends_before_it_is_ready_is_not_the_fault_of_a_student():
+    with pytest.raises(NotGraded, match="."), Sandbox(Limits(memory=MEBIBYTE)):
+        pass
+
+
+def test_nothing_runs_on_when_the_owner_is_killed(host):
+    assert host.tell("import os, time\nos.fork() or time.sleep(1000)\ndef tell(): return 7") == (
+        7,
+        None,
+    )
+    owner = host.process.pid
+    running = set(psutil.Process(owner).children(recursive=True))
+    assert len(running) >= 3 - (not host.walls)
+    host.process.kill()
+    host.process.wait()
+    assert ended(running)
+    for folder in map(Path, host.about["cgroups"]):
+        assert folder.exists()
+        sweep(folder.parent)
+        assert not folder.exists()
+
+
+def test_what_must_stay_private_may_not_lie_where_submissions_see_it(tmp_path, monkeypatch):
+    """The folder of an environment may hold them, as only what Python needs of it is shown."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    (tmp_path / "lib").mkdir()
+    refuse_private(tmp_path / "submissions", tmp_path / "results", tmp_path / "secret")
+    (tmp_path / "link").symlink_to(tmp_path / "lib")
+    for place in (tmp_path / "lib", tmp_path / "link" / "results", Path("/usr/share/class")):
+        with pytest.raises(ValueError, match="Every submission could read"):
+            refuse_private(tmp_path / "submissions", place)
+
+
+def test_a_course_that_was_installed_is_hidden(tmp_path, monkeypatch):
+    """Where pip has put the packages, their folders are covered by empty ones."""
+    if not shutil.which("bwrap"):
+        walls_stand("not installed")
+    for package in ("attncourse", "attngrade"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "spec.py").write_text("")
+    monkeypatch.setattr("site.getsitepackages", lambda prefixes: [str(tmp_path)])
+    seen = bwrap.visible()
+    monkeypatch.setattr("attngrade.sandbox.bwrap.visible", lambda: [*seen, tmp_path])
+    source, sink = os.pipe()
+    walls = bwrap.command(MEBIBYTE, os.geteuid() == 0, sink)
+    run = subprocess.run(
+        [*walls, "find", str(tmp_path)], capture_output=True, text=True, pass_fds=[sink]
+    )
+    os.close(source)
+    os.close(sink)
+    packages = [f"{tmp_path}/{x}" for x in ("attncourse", "attngrade")]
+    assert sorted(run.stdout.split()) == [str(tmp_path), *packages]
