@@ -76,11 +76,7 @@ def _slug(student: str) -> str:
 def _environment(run: Run) -> Environment:
     """The templates; the style may stand in the page because the page names its digest."""
     environment = Environment(
-        loader=FileSystemLoader(HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters |= {
         "name": lambda text: truncate(text, LONGEST_NAME) if text.strip() else "(no name)",
@@ -93,11 +89,6 @@ def _environment(run: Run) -> Environment:
     style = (HERE / "feedback.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     # The style is ours and the only text that is not escaped.
-    environment.globals |= {
-        "run": run,
-        "style": Markup(style),
-        "style_digest": digest,
-        "generator": GENERATOR,
-        "not_graded": NOT_GRADED,
-    }
+    shared = {"run": run, "style": Markup(style), "style_digest": digest, "generator": GENERATOR}
+    environment.globals |= shared | {"not_graded": NOT_GRADED}
     return environment

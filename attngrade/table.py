@@ -13,13 +13,10 @@ NOT_GRADED = "not graded"
 
 @dataclass(frozen=True)
 class Run:
-    """How the class was graded.
+    """How the class was graded; ``seed_mark`` is a fingerprint of the secret, never the secret itself.
 
-    Args:
-        official: whether the scores count: every protection that they need was in force.
-        protections: pairs of a name and ``"in force"``, or why it was not.
-        problems: what went wrong besides the submissions, in whole sentences.
-        seed_mark: a fingerprint of the secret seed, never the seed itself.
+    ``protections`` are pairs of a name and ``"in force"``, or why it was not; ``problems`` are whole
+    sentences on what went wrong besides the submissions.
     """
 
     official: bool
@@ -81,17 +78,14 @@ def tabulate(results: Iterable[Result], run: Run) -> Table:
 def _row(result: Result) -> Row:
     files = tuple(sorted(result.files, key=lambda one: (one.file, one.digest)))
     counted: dict[str, Verdict] = {}
-    sources: dict[str, list[str]] = {}
+    sources: dict[str, dict[str, None]] = {}
     for one in files:
-        for chapter in {chapter_of(v.name) for v in one.verdicts}:
-            sources.setdefault(chapter, []).append(one.file)
         for verdict in one.verdicts:
+            sources.setdefault(chapter_of(verdict.name), {})[one.file] = None
             counted[verdict.name] = max(counted.get(verdict.name, verdict), verdict, key=_worth)
     # Several files: say of which one a sentence speaks.
-    where = [f"{one.file}: " if len(files) > 1 else "" for one in files]
-    problems = [
-        f"{place}{text}" for place, one in zip(where, files, strict=True) for text in one.problems
-    ]
+    where = "{}: {}" if len(files) > 1 else "{1}"
+    problems = [where.format(one.file, text) for one in files for text in one.problems]
     problems += [
         f"The chapter {chapter} was handed in {len(sources[chapter])} times "
         f"({', '.join(sources[chapter])}); of each exercise the better answer counts."

@@ -193,7 +193,7 @@ def test_nbgrader_is_configured_as_its_test_does():
 
 
 def test_every_protection_is_explained():
-    with Sandbox(Limits(), bubblewrap=False) as box:
+    with Sandbox(Limits()) as box:
         assert [row[0] for row in table("protection")] == [x for x, _ in box.protections]
 
 
