@@ -4,7 +4,6 @@ A function is a `StandIn`. A class, a layer and an object stand here as what jud
 are real `torch.nn.Module`s whose numbers live here and whose `forward` runs over there.
 """
 
-from contextlib import suppress
 from typing import Any
 
 from torch import Tensor, nn
@@ -79,7 +78,9 @@ def stand_in(peer: Peer, described: dict) -> Any:
     expect(known, "it described an object of no known kind")
     if kind == "class":
         return FarClass(named(name), (), {"peer": peer, "far_id": number})
-    if kind == "module":
-        with suppress(Exception):  # a layer that was never initialised stores nothing
-            return FarModule(peer, number)
-    return type(named(name), (StandIn if kind == "function" else Far,), {})(peer, number)
+    base = {"module": FarModule, "function": StandIn, "object": Far}[kind]
+    made = type(named(name), (base,), {})
+    try:
+        return made(peer, number)
+    except Exception:  # a layer that was never initialised: here it is none, either
+        return made.__new__(made)

@@ -144,6 +144,8 @@ class Packer:
             return parts if isinstance(x, list) else {"tuple": parts}
         if isinstance(x, dict):
             return {"dict": {str(k)[:MOST_TEXT]: self.pack(y) for k, y in x.items()}}
+        if isinstance(x, torch.dtype):
+            return {"dtype": str(x).removeprefix("torch.")}
         if isinstance(x, Opaque):
             return {"opaque": [type(x).__name__, x.text]}
         # `...` stands for an answer that is not there yet
@@ -210,6 +212,8 @@ class Packer:
                 return self.resolve(x)
             case "opaque":
                 return opaque(*map(self._leaf, x))
+            case "dtype" if isinstance(dtype := getattr(torch, x), torch.dtype):
+                return dtype
             case "ellipsis":
                 return ...
         raise Lost("it sent a value of no known kind")

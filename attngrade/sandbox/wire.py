@@ -103,8 +103,8 @@ class Pipe:
     def _in_time(self, action: Callable, what: Any) -> Any:
         left = self.deadline - time.monotonic()
         expect(left > 0, "it took too long")
-        self.sock.settimeout(None if left == math.inf else left)
         try:
+            self.sock.settimeout(None if left == math.inf else left)
             return action(what)
         except TimeoutError:
             raise Lost("it took too long") from None

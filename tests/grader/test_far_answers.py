@@ -1,34 +1,25 @@
 """Answers of the course judged far away get the verdicts that they get here: points, and the same sentence.
 
-Right answers and some of the wrong ones are tried, and all of them where a class or a layer travels. ``benchmarks/grading_seeds.py`` tries all of them on many seeds.
+Right answers and some of the wrong ones are tried, and all of them where a class or a layer travels. The worker is a
+fork of this process, so that it knows the answers; ``benchmarks/grading_seeds.py`` tries all of them on many seeds.
 """
 
 import random
-from pathlib import Path
 
 import pytest
+import torch
+from support.forked import forked_session
 
 from attncourse.grading import load, names
+from attncourse.grading.answer import Question, RemoteAnswer
 from attncourse.grading.compare import Close
 from attngrade import Cell
-from attngrade.far.sandbox import Sandbox
-from attngrade.far.wire import Lost
-from attngrade.session import Session
 
-ROOT = Path(__file__).parents[2]
+SEED = 2**127 + 5
 MASK = "import torch\ndef causal_mask(n, m): return torch.arange(m) <= torch.arange(n)[:, None]"
-MISTAKES = 2
+STYLES, MISTAKES = 2, 1
 # Classes and layers: cheap to judge, and most can go wrong on the way.
-ALL_OF = {"train_reversal", "append", "rotate_cached_keys"}
-# Their memory is limited, and each answer needs a worker of its own.
-SLOW = {"decode_without_copy", "grouped_query_attention", "absorbed_attention"}
-
-
-@pytest.fixture(scope="module")
-def box():
-    # These workers may import the task files, where the answers are.
-    with Sandbox(course=ROOT) as box:
-        yield box
+ALL_OF = {"train_reversal", "append", "head_dim"}
 
 
 def answers(name: str) -> dict[str, str | None]:
@@ -38,22 +29,22 @@ def answers(name: str) -> dict[str, str | None]:
     wrong = [k for k, m in enumerate(exercise.mistakes) if not isinstance(m.answer, Close)]
     if name not in ALL_OF:
         wrong = random.Random(name).sample(wrong, min(MISTAKES, len(wrong)))
-    styles = list(exercise.accepted)[: 3 if name in SLOW else None]
+    styles = list(exercise.accepted)[: None if name in ALL_OF else STYLES]
     found = dict.fromkeys(f"accepted[{style!r}]" for style in styles)
     return found | {f"mistakes[{k}].answer": exercise.mistakes[k].says for k in wrong}
 
 
 @pytest.mark.parametrize("name", [name for name in names() if not load(name).left_out()])
-def test_verdicts_far_away_are_those_at_home(box, name):
+def test_verdicts_far_away_are_those_at_home(name):
     exercise, found = load(name), {}
-    first = Cell(1, f"from attncourse.grading import load\nexercise = load({name!r})")
+    first = f"from attncourse.grading.exercises import load\nexercise = load({name!r})"
     tried = answers(name)
-    with Session(box, [first], 60) as session:
+    with forked_session(first) as session:
         for expression in tried:
-            session.start()
             cell = [f"{exercise.answer} = exercise.{expression}", "cell 2"]
             assert session.peer.ask("run", [cell])[0] == []
-            verdict = session.judge(exercise, 5)
+            session.names = None
+            verdict = session.judge(exercise, SEED)
             found[expression] = verdict.status, verdict.diagnosis
     assert session.problems == []
     assert found == {
@@ -62,20 +53,128 @@ def test_verdicts_far_away_are_those_at_home(box, name):
     }
 
 
-@pytest.mark.parametrize("names", [0, 4_990, 6_000])
-def test_an_answer_among_many_names_is_found(box, names):
-    many = f"globals().update({{f'x{{k}}': k for k in range({names})}})"
-    with Session(box, [Cell(1, many), Cell(2, MASK)], 20) as session:
-        absent = session.without_answer([load("causal_mask"), load("empty_row")])
-        assert absent == ({"empty_row"} if not names else set())
-        assert session.judge(load("causal_mask"), 1).status == "passed"
+def test_what_a_notebook_finds_besides_python():
+    cells = [
+        "shown = display(3), get_ipython().run_line_magic('matplotlib', 'inline')",
+        "get_ipython().system('pip install einops')\nlines = get_ipython().getoutput('ls')",
+        "get_ipython().run_line_magic('time', 'a = 6 * 7')",
+        "b = get_ipython().run_line_magic('time', 'a + 1')",
+        "took = get_ipython().run_line_magic('timeit', '-n 10 -r3 -o a + 1').best",
+        "import asyncio\nasync def late():\n    await asyncio.sleep(0)\n    return 5\nc = await late()",
+        "await asyncio.sleep(0)",
+        "import pickle\nclass Mine: pass\nd = type(pickle.loads(pickle.dumps(Mine()))) is Mine",
+        "assert (shown, lines, a, b, c, d, took > 0) == ((None, None), [], 42, 43, 5, True, True)",
+        "from importlib.util import find_spec\nassert find_spec('attncourse')",
+    ]
+    with forked_session(*cells) as session:
+        assert session.problems == []
 
 
-def test_without_a_sandbox_nothing_is_judged_and_nothing_breaks():
-    class Gone:
-        def open(self):
-            raise Lost("the zygote is gone")
+SPOILT = """
+import math, os, random, sys, warnings
+import numpy, torch
+import matplotlib.pyplot as plt
+from attncourse.grading import check
+torch.set_default_dtype(torch.float64)
+torch.set_grad_enabled(False)
+torch.set_default_device("meta")
+torch.use_deterministic_algorithms(True)
+torch.manual_seed(5); random.seed(5); numpy.random.seed(5)
+warnings.simplefilter("error")
+sys.path.insert(0, "/nowhere"); os.environ["MINE"] = "1"; os.chdir("/")
+plt.figure(); plt.rcParams["lines.linewidth"] = 9
+def causal_mask(n, m): return None
+check("causal_mask", causal_mask)
+"""
+TELLS = """
+import os, random, sys, warnings
+import numpy, torch, matplotlib.pyplot as plt
+def tell():
+    return [torch.get_default_dtype() == torch.float32, torch.is_grad_enabled(), str(torch.zeros(1).device),
+            torch.are_deterministic_algorithms_enabled(), torch.rand(()).item(), random.random(), numpy.random.rand(),
+            warnings.filters[0][0] == "error", "/nowhere" in sys.path, "MINE" in os.environ, os.getcwd(),
+            plt.get_fignums(), plt.rcParams["lines.linewidth"], sorted(vars(sys.modules["__main__"]))]
+told = tell()
+"""
 
-    with Session(Gone(), [Cell(1, MASK)], 20) as session:
-        assert session.without_answer([load("causal_mask")]) == set()
-        assert session.judge(load("causal_mask"), 1).status == "did not finish"
+
+def test_the_next_notebook_finds_nothing_of_the_last():
+    told = []
+    for before in ((), (SPOILT,)):
+        with forked_session(*before) as session:
+            assert session.problems == []
+            session.open([Cell(1, TELLS)])
+            assert session.problems == []
+            told.append(session.peer.ask("begin", "", "told")[2])
+            assert session.judge(load("causal_mask"), SEED).status == "not found"
+            session.open([Cell(1, MASK)])
+            assert session.judge(load("causal_mask"), SEED).status == "passed"
+    assert told[0] == told[1]
+
+
+def test_an_answer_among_many_names_is_found():
+    for count in (0, 6_000, 60_000):
+        many = f"globals().update({{f'x{{k}}': k for k in range({count})}})"
+        with forked_session(many, MASK) as session:
+            assert session.judge(load("causal_mask"), SEED).status == "passed"
+            assert session.judge(load("empty_row"), SEED).status == "not found"
+
+
+ANSWER = """
+import torch, numpy, warnings
+def answer(x, y, flag=None):
+    if x.shape[0] == 1: raise ValueError("too few")
+    if x.shape[0] == 2: x.mul_(2)
+    return [x @ y, {"sum": x.sum(), 2: numpy.array(3.0)}, numpy.float32(1.5), set()]
+def random(): return torch.rand(())
+def deep():
+    x = []
+    for _ in range(50): x = [x]
+    return x
+def wide(): return list(range(10**6))
+def views(): return [(torch.ones(1) * 0).expand(2**24)] * 30
+"""
+
+
+def told_of(session, name):
+    session.peer.begin()
+    return session.peer.ask("begin", "", name)[2]
+
+
+def test_one_question_brings_outputs_gradients_and_what_was_changed():
+    with forked_session(ANSWER) as session:
+        answer = told_of(session, "answer")
+        assert isinstance(answer, RemoteAnswer)
+        questions = [Question((torch.ones(n, 3), torch.ones(3, 4)), {"flag": torch.ones(1)}, n > 2) for n in (1, 2, 3)]  # fmt: skip
+        results = answer.results(questions)
+        with pytest.raises(ValueError, match="too few"):
+            results[0]()
+        _, gradients, changed = results[1]()
+        assert (gradients, changed) == ([], [0])
+        assert torch.equal(questions[1].args[0], torch.ones(2, 3)), "a copy was changed"
+        output, gradients, changed = results[2]()
+        assert (output[0].shape, changed, type(output[1]["2"]).__name__) == ((3, 4), [], "ndarray")
+        assert output[1]["2"].shape == ()
+        assert (output[2], type(output[3]).__name__) == (1.5, "set")
+        at_home = torch.autograd.grad((_x := torch.ones(3, 3, requires_grad=True)).sum(), _x)[0]
+        assert [x.shape for x in gradients] == [at_home.shape, (3, 4)]
+        random = told_of(session, "random")
+        assert random.results([Question(())])[0]().output == random.results([Question(())])[0]().output  # fmt: skip
+        for name in ("deep", "wide", "views"):
+            (result,) = told_of(session, name).results([Question((), {}, True)])
+            assert "tensor of shape" in repr(result().output) or "too deeply" in repr(result().output)  # fmt: skip
+
+
+def test_gradients_flow_through_a_conversation():
+    with forked_session(ANSWER) as session:
+        answer = told_of(session, "answer")
+        x, y = torch.ones(3, 3, requires_grad=True), torch.full((3, 4), 2.0, requires_grad=True)
+        first, *_ = answer(x, y)
+        (first * 3).sum().backward()
+        assert x.grad.eq(24).all()
+        assert y.grad.eq(9).all()
+        for _ in range(300):
+            last, *_ = answer(x, y)
+        with pytest.raises(RuntimeError, match="graph of this call is gone"):
+            first.sum().backward()
+        last.sum().backward()
