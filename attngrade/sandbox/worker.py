@@ -120,7 +120,7 @@ def reset() -> None:
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)
     torch.set_grad_enabled(True)
-    torch.use_deterministic_algorithms(False)
+    torch._C._set_deterministic_algorithms(False)  # the public call imports the compiler: a second
     torch.set_num_threads(1)
     torch.set_printoptions(profile="default")
     torch.default_generator.manual_seed(0)

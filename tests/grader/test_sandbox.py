@@ -176,7 +176,7 @@ def tell(folders):
     if host.walls:
         folders = "/tmp", "/dev/shm"
         before, _ = host.tell(source, folders, fresh=True)
-        assert host.tell(source, folders)[0] == [[*x, "left"] for x in before], "the same student"
+        assert host.tell(source, folders)[0] == [sorted([*x, "left"]) for x in before]
         assert host.tell(source, folders, fresh=True)[0] == before, "the next"
 
 
@@ -450,7 +450,6 @@ def tell():
             said.append(resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, 1)))
         except OSError as error:
             said.append(type(error).__name__)
-    os.nice(0)
     return said
 """
     said, _ = host.tell(source, fresh=True)

@@ -22,9 +22,7 @@ LIMITS = Limits(memory=2048 * MIB, cpu=12, files=4 * MIB)
 def tell(box: Sandbox, peer: Peer, order: dict):
     """Run the cell, and call what it has defined."""
     box.pipe.deadline = time.monotonic() + order.get("seconds", 60)
-    failed, _ = peer.ask("run", [[order["source"], "cell 1"]])
-    if failed:
-        return failed
+    peer.ask("run", order["source"], "cell 1")
     _, _, answer = peer.ask("begin", "tell", "tell")
     if order.get("more") is None:
         return answer(*order["args"])
