@@ -2,24 +2,35 @@
 
 import pytest
 import torch
-from grader.attacks import RIGHT, WRONG
-from support.sandbox_helpers import MEBIBYTE, exercise, inside, judged
+from grader.attacks import WRONG, right
+from support.sandbox_helpers import MEBIBYTE, exercise, walls_stand
 
+from attncourse.grading import load
 from attngrade import Cell
-from attngrade.far.sandbox import Sandbox
-from attngrade.session import MOST_RESTARTS, Session
+from attngrade.session import Session
+from attngrade.settings import Settings
 
 
 @pytest.fixture(scope="module")
-def box():
-    with Sandbox() as box:
-        yield box
+def session():
+    """One worker for all notebooks below: a limit must be gone when the next one begins."""
+    with Session(Settings(b"secret", 60, 4096)) as session:
+        session.open([])
+        walls_stand(session.protections[0][1])
+        yield session
+
+
+def judged(session, judge, *sources: str):
+    """The verdict on a notebook of these cells."""
+    session.open(Cell(k, source) for k, source in enumerate(sources, start=1))
+    assert session.problems == []
+    return session.judge(load(judge) if isinstance(judge, str) else exercise(judge), 2**127 + 1)
 
 
 # The worker says that nothing was made. Its memory is limited all the same.
 LIES = """
-import attngrade.far.calling as calling
-calling.made_by = lambda answer, *args: (answer(*args), (0, 0, ""))[1]
+import attngrade.sandbox.calls as calls
+calls.made_by = lambda answer, *args: (answer(*args), (0, 0, "", 0))[1]
 """
 BUDGETS = (
     "decode_without_copy",
@@ -32,12 +43,14 @@ BUDGETS = (
 
 
 @pytest.mark.parametrize("name", BUDGETS)
-def test_a_worker_that_lies_about_its_memory_gains_nothing(box, name):
+def test_a_worker_that_lies_about_its_memory_gains_nothing(session, name):
     start = "import math\nimport torch\nimport torch.nn.functional as F"
-    said = judged(box, start, LIES, WRONG[name], name=name, seconds=60)[0]
+    said = judged(session, name, start, LIES, WRONG[name])
     assert (said.status, len(said.findings)) == ("failed", 1), "right, but for its memory"
     assert "MiB" in said.findings[0]
-    assert judged(box, start, RIGHT[name], name=name, seconds=60)[0].status == "passed"
+    box = session.box
+    assert judged(session, name, start, right(name)).status == "passed"
+    assert session.box is box, "the limit was lifted, and nothing started anew"
 
 
 # A part of the largest library becomes memory that can be written to, and is; no address is new.
@@ -72,33 +85,54 @@ class Within:
     expected = staticmethod(lambda seed: {"seen": True})
 
 
-def test_no_library_becomes_memory(box):
-    ends = {(10,): "passed", (40, 40): "failed"}  # MiB, of 60
-    if box.cgroup.state == "in force":
-        ends[200,] = "did not finish"
-    for sizes, status in ends.items():
-        with Session(box, [Cell(1, SCRATCH.format(sizes))], 30) as session:
-            assert session.judge(exercise(Within()), 0).status == status, sizes
-    source = "def tell(x): return x[:2].sum()"
-    with Session(box, [Cell(1, source)], 30) as session:
-        told = {session.judge(exercise(Within()), 0).status for _ in range(2 + MOST_RESTARTS)}
-    assert told == {"passed"}, "each got a worker of its own, and no restart was counted"
-    plenty = "import torch\ndef tell(): return torch.ones(2**27, dtype=torch.uint8).shape[0]"
-    assert inside(box, plenty) == 2**27, "the limit was of one worker"
+def test_no_library_becomes_memory(session):
+    ends = {(10,): {"passed"}, (40, 40): {"failed"}}  # MiB, of 60
+    counted = dict(session.protections).get(
+        "a cgroup: memory and processes of a student counted together"
+    )
+    if counted == "in force":
+        ends[200,] = {"did not finish", "failed"}
+    for sizes, statuses in ends.items():
+        assert judged(session, Within(), SCRATCH.format(sizes)).status in statuses, sizes
 
 
-def test_hoarding_before_the_call_does_not_help(box):
-    copies = "import torch\nkept = []\ndef tell(x):\n    kept.clear()\n    y = torch.ones(2**25)\n    return y[:2].sum()"
-    sources = {
-        "import torch\ndef tell(x): return x[:2].sum()": float,
-        copies: Exception,  # 128 MiB
-        "import mmap\ndef tell(x):\n    shared = mmap.mmap(-1, 2**27)\n    return x[:2].sum()": Exception,
-        copies.replace("kept = []", "kept = [torch.ones(2**25)]"): MemoryError,
-        copies.replace("kept = []", "import mmap\nkept = mmap.mmap(-1, 2**28)").replace("kept.clear()", "kept.close()"): MemoryError,
-    }  # fmt: skip
-    for source, kind in sources.items():
-        judge = Within()
-        with Session(box, [Cell(1, source)], 30) as session:
-            session.judge(exercise(judge), 0)
-        told = judge.told.item() if isinstance(judge.told, torch.Tensor) else judge.told
-        assert isinstance(told, kind), (source, told)
+def test_the_limit_is_of_one_call(session):
+    plain = "def tell(x): return x[:2].sum()"
+    session.open([Cell(1, plain)])
+    told = [session.judge(exercise(Within()), 0).status for _ in range(12)]
+    assert told == ["passed"] * 12
+    plenty = "import torch\ntell = torch.ones(2**28, dtype=torch.uint8).sum().item()"
+    judged(session, "causal_mask", plenty)
+    session.peer.begin()
+    assert session.peer.ask("begin", "", "tell")[2] == 2**28
+
+
+HOARDS = "import mmap\nkept = [mmap.mmap(-1, 2**28)]\ndef tell(x): return x[:2].sum()"
+COPIES = "import torch\nkept = []\ndef tell(x):\n    kept.clear()\n    y = torch.ones(2**25)\n    return y[:2].sum()"
+SOURCES = {
+    "copies": (COPIES, Exception),  # 128 MiB
+    "shared": ("import mmap\ndef tell(x):\n    mmap.mmap(-1, 2**27)\n    return x[:2].sum()", Exception),
+    "raises the limit": ("""
+import resource, torch
+def tell(x):
+    for name in ("RLIMIT_AS", "RLIMIT_DATA"):
+        resource.setrlimit(getattr(resource, name), resource.getrlimit(getattr(resource, name))[1:] * 2)
+    return torch.ones(2**25)[:2].sum()
+""", Exception),
+    "hoards": (HOARDS, MemoryError),
+    "frees what it hoarded": (HOARDS.replace("return", "kept.clear(); return"), MemoryError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_neither_copies_nor_hoards_help(session, name):
+    source, kind = SOURCES[name]
+    judge = Within()
+    judged(session, judge, source)
+    assert isinstance(judge.told, kind), judge.told
+
+
+def test_what_another_notebook_hoards_is_not_held_against_this_one(session):
+    judge, hoard = Within(), "import builtins, mmap\nbuiltins.kept = mmap.mmap(-1, 2**28)"
+    judged(session, "causal_mask", hoard)
+    assert judged(session, judge, "def tell(x): return x[:2].sum()").status == "passed"
