@@ -47,7 +47,8 @@ class _Attempts:
         )
 
     def _given_up(self, place: int) -> Graded:
-        file, why = self.order.files[place], f"Not graded: {self.why}"
+        file = self.order.files[place]
+        why = f"Not graded: {self.progress.hopeless.get((place, ''), self.why)}"
         verdicts = [v for (where, _), v in self.progress.verdicts.items() if where == place]
         return Graded(file.name, file.digest, tuple(verdicts), (why,), (why,))
 

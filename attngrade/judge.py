@@ -56,7 +56,7 @@ def judge(order: Order, settings: Settings, progress: Progress, parent: Connecti
     It sends ``("begin", step)`` before each step, ``("verdict", step, verdict)``, ``("file", place, graded)``,
     and at last ``("end", official, protections)`` or ``("failed", why)``.
     """
-    _be_bounded()
+    be_bounded()
     try:
         with Session(settings) as session:
             for place, file in enumerate(order.files):
@@ -114,8 +114,7 @@ class _File:
 
     def _begin(self, name: str) -> None:
         self.parent.send(("begin", (self.place, name)))
-        most = int(time.process_time()) + 1 + SECONDS
-        resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+        spend()
 
     def _tell(self, problems=(), notes=(), likeness="", verdicts=()) -> None:
         graded = Graded(
@@ -124,13 +123,19 @@ class _File:
         self.parent.send(("file", self.place, graded))
 
 
-def _be_bounded() -> None:
+def be_bounded() -> None:
     """Limits for this process, and an end with the server, which ends with its parent."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who then ends us
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+
+
+def spend() -> None:
+    """From now on the process has so many seconds of processor time; then the kernel ends it."""
+    most = int(time.process_time()) + 1 + SECONDS
+    resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
 
 
 def sentence(text: str) -> str:
