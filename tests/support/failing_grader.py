@@ -1,26 +1,18 @@
-"""Loaded into workers of dask by tests: here a grader dies, or is broken, as a notebook wishes."""
-
-import os
-import signal
-from pathlib import Path
+"""Loaded into workers of dask by tests: here a grader is broken for who is called so."""
 
 from attngrade import grader
+from support.results import passes
 
-DIARY = "DEADLY_DIARY"
 grade = grader.grade
 
 
-def deadly(order, settings):
-    """What a notebook cannot do to an honest grader, so that a test must."""
-    with Path(os.environ[DIARY]).open("a") as diary:
-        diary.write(f"{order.student.replace(' ', '_')}\n")
-    if b"KILLS" in order.files[0].data:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if b"BREAKS" in order.files[0].data:
+def brittle(order, settings):
+    """Nothing that a notebook may hold does this to an honest grader, so that a test must."""
+    if order.student == "broken":
         raise RuntimeError("it is broken")
-    return grade(order, settings)
+    return grade(order, settings) if order.student == "anna" else passes(order, settings)
 
 
 def dask_setup(worker) -> None:
     """Dask calls this when a worker starts."""
-    grader.grade = deadly
+    grader.grade = brittle
