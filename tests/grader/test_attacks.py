@@ -56,7 +56,7 @@ def students(family: str, cgroup: bool) -> list[list[Attack]]:
     return [group for group in groups if group] + [[x] for x in there if x.apart]
 
 
-@pytest.mark.parametrize(("service", "family"), CASES, indirect=["service"])
+@pytest.mark.parametrize(("service", "family"), CASES, indirect=["service"], scope="module")
 def test_an_attack_gains_nothing_and_harms_nobody(service, family):
     before = service.limits()
     found = list(chain.from_iterable(map(service.harm, students(family, service.has_cgroup))))

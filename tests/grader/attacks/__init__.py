@@ -120,7 +120,7 @@ class Attacks(list[Attack]):
         for section in re.split(r"^#: ", text, flags=re.MULTILINE)[1:]:
             head, _, body = section.partition("\n")
             name, *options = head.split(" | ")
-            given = how | {k: v or True for k, _, v in (option.partition("=") for option in options)}
+            given = how | {k: v if is_set else True for k, is_set, v in (x.partition("=") for x in options)}
             if "earns" in given:
                 given["earns"] = int(given["earns"])
             if given.pop("right", False):

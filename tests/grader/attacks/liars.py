@@ -14,7 +14,7 @@ class Yes(torch.Tensor):
 
 def causal_mask(n, m):
     return torch.ones(n, m, dtype=torch.bool).as_subclass(Yes)
-#: a tensor that answers below Python
+#: a tensor that answers below Python | ends=
 class Below(torch.Tensor):
     @staticmethod
     def __new__(cls, n, m):
@@ -26,7 +26,7 @@ class Below(torch.Tensor):
 
 def causal_mask(n, m):
     return Below(n, m)
-#: an object that says that it is a tensor, and is equal to all
+#: an object that says that it is a tensor, and is equal to all | ends=
 class Impostor:
     __class__ = torch.Tensor
     dtype, layout, device, is_meta, requires_grad = torch.bool, torch.strided, "cpu", False, False
