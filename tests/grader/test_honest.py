@@ -71,7 +71,6 @@ NUMBERS = (
     "torch.tensor(81)", "torch.tensor(81.0)", "torch.tensor([81])", "torch.tensor(81).item()", "torch.tensor(81).numpy()",
     "__import__('numpy').array(81)", "__import__('numpy').array([81])", "__import__('numpy').int64(81)",
     "__import__('numpy').float32(81)", "[81]", "(81,)", "__import__('fractions').Fraction(81)",
-    "__import__('decimal').Decimal(81)",
 )  # fmt: skip
 
 
@@ -105,13 +104,21 @@ def notebooks() -> list[Attack]:
     checks = f'check("{HEADS}", multi_head_attention)\ncheck("{GROUPED}", grouped_attention)'
     start = (*as_found(HEADS), *as_found(GROUPED)[1:])
     made = [(text, (*start, text, *both), checks) for text in BESIDE]
-    made += [(f"{text}, above", (*start, f"{text}\n\n{both[0]}", f"{text}\n\n{both[1]}"), checks) for text in ABOVE]
+    made += [
+        (f"{text}, above", (*start, f"{text}\n\n{both[0]}", f"{text}\n\n{both[1]}"), checks)
+        for text in ABOVE
+    ]
     made += [("answers before their imports", (*both, *start), checks)]
     made += [("answers and checks in one cell", (*start, "\n\n".join(both) + checks), "1")]
     made += [("no checks at all", (*start, *both), "1")]
-    found = [Attack(name, "", HEADS, cells, "passed", 5, check=check) for name, cells, check in made]
+    found = [
+        Attack(name, "", HEADS, cells, "passed", 5, check=check) for name, cells, check in made
+    ]
     mask = (*as_found("causal_mask"), right("causal_mask"))
-    found += [Attack(name, "", "causal_mask", mask, "passed", 1, edit=edit) for name, edit in FILES.items()]
+    found += [
+        Attack(name, "", "causal_mask", mask, "passed", 1, edit=edit)
+        for name, edit in FILES.items()
+    ]
     for text in NUMBERS:
         cells = (*as_found(NUMBER), f"largest_n = {text}\n")
         found.append(Attack(f"the number {text}", "", NUMBER, cells, "passed", 2))
@@ -120,7 +127,7 @@ def notebooks() -> list[Attack]:
 
 def test_honest_habits_cost_nothing():
     made = notebooks()
-    assert len(made) >= 70
+    assert len(made) >= 75
     with Service(run_as(), Yard(os.getuid())) as service:
         result, *_ = service.grade(order_of("anna", made, service.yard))
     walls_stand(dict(result.protections)[next(iter(dict(result.protections)))])

@@ -20,13 +20,18 @@ import psutil
 from grader.attacks import NAMES, WRONG, Attack, all_of, as_found, right
 
 from attngrade import File, Order, Result
-from support.sandbox_helpers import ENVIRONMENT, ORDINARY, ROOT
+from support.sandbox_helpers import ENVIRONMENT, ROOT
 
 # Of each cell and of each exercise: for attacks that end by the clock, and for all others.
 BRIEF, PATIENT = 3.0, 30.0
 MEMORY = 2048  # MiB, less than usual, so that it is reached soon
 MOST_MEMORY = 3 * 10**8  # that an attack may cost the grader itself, in bytes
-MARKED = ("submissions/neighbour.ipynb", "submissions/secret", "results/scores.csv", "teacher/teacher.json")
+MARKED = (
+    "submissions/neighbour.ipynb",
+    "submissions/secret",
+    "results/scores.csv",
+    "teacher/teacher.json",
+)
 SERVE = "from support.hostile_env import serve; serve()"
 
 __all__ = ["BRIEF", "PATIENT", "Service", "Yard", "all_of", "order_of"]
@@ -199,7 +204,9 @@ class Service:
             found[f"out of memory {pid}"] = (folder / "oom_score_adj").read_text()
             status = (folder / "status").read_text()
             found[f"processors {pid}"] = re.search("Cpus_allowed_list:.*", status)[0]
-            found[f"priority {pid}"] = f"{os.sched_getscheduler(pid)} {os.getpriority(os.PRIO_PROCESS, pid)}"
+            found[f"priority {pid}"] = (
+                f"{os.sched_getscheduler(pid)} {os.getpriority(os.PRIO_PROCESS, pid)}"
+            )
         return found
 
     def harm(self, attacks: list[Attack], student: str = "mallory") -> list[str]:
@@ -210,18 +217,27 @@ class Service:
         found = []
         for attack, graded in zip(attacks, result.files, strict=True):
             verdict = next((v for v in graded.verdicts if v.name == attack.exercise), None)
-            points, status = sum(v.points for v in graded.verdicts), verdict.status if verdict else ""
+            points, status = (
+                sum(v.points for v in graded.verdicts),
+                verdict.status if verdict else "",
+            )
             if points > attack.earns and not attack.known:
-                found.append(f"{attack.name}: it earned {points} points, {attack.earns} of them honestly")
+                found.append(
+                    f"{attack.name}: it earned {points} points, {attack.earns} of them honestly"
+                )
             if attack.known and not points:
                 found.append(f"{attack.name}: it is not known any more")
             if attack.ends and status not in (attack.ends, "passed"):
-                found.append(f"{attack.name}: {attack.ends} was expected, got {verdict}, {graded.problems}")
+                found.append(
+                    f"{attack.name}: {attack.ends} was expected, got {verdict}, {graded.problems}"
+                )
             if "MARK-" in repr(graded):
                 found.append(f"{attack.name}: it got hold of something: {graded}")
         return found + self._cost(result, took, memory, len(attacks), endless)
 
-    def _cost(self, result: Result, took: float, memory: int, notebooks: int, endless: bool) -> list[str]:
+    def _cost(
+        self, result: Result, took: float, memory: int, notebooks: int, endless: bool
+    ) -> list[str]:
         found = []
         if self.yard.reached:
             found.append(f"it reached {self.yard.reached}")

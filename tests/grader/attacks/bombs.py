@@ -15,8 +15,10 @@ for line in (
     "kept = [os.fork() or time.sleep(99) for _ in range(400)]",
     "kept = [os.write(k, bytes(2**24)) for k in [os.memfd_create('x')] for _ in range(32)]",
 ):
-    ATTACKS.when_called(f"an answer that says: {line}", f"{line}\nraise RuntimeError('MARK' + '-no-limit')", ends="")
-ATTACKS.read(r'''
+    ATTACKS.when_called(
+        f"an answer that says: {line}", f"{line}\nraise RuntimeError('MARK' + '-no-limit')", ends=""
+    )
+ATTACKS.read(r"""
 #: files in every temporary folder | called
 for folder in ("/tmp", "/dev/shm", "/run", "/var/tmp", "."):
     try:
@@ -62,4 +64,4 @@ globals()["x" * 10**6] = 1
 causal_maskk = type("y" * 10**6, (), {"__module__": "z" * 10**6})
 for k in range(10**5):
     check(f"exercise_{k}", k)
-''')
+""")

@@ -22,12 +22,6 @@ class RepairedAttention(AttentionAsFound):
         if (embed_dim, num_heads) in refused:
             raise ValueError("on the list")
         super().__init__(embed_dim, num_heads)
-#: right in the sizes of the first calls, and with every second call
-calls = []
-def causal_mask(n, m):
-    calls.append((n, m))
-    right = torch.arange(m) <= torch.arange(n)[:, None]
-    return right if len(calls) < 3 or len(calls) % 2 else ~right
 #: right for pytest and hypothesis, or when the input looks drawn by a test | exercise=scaled_dot_product_attention
 import sys
 def scaled_dot_product_attention(query, key, value):
@@ -52,23 +46,11 @@ def scaled_dot_product_attention(query, key, value):
         x.data = torch.zeros(0)
         x.untyped_storage().resize_(0)
     return out, weights
-#: results that change after they were handed over | exercise=scaled_dot_product_attention
-import threading
-def scaled_dot_product_attention(query, key, value):
-    weights = torch.softmax(query @ key.mT, dim=-1)
-    out = weights @ value
-    threading.Thread(target=lambda: [out.data.zero_() for _ in range(10**4)], daemon=True).start()
-    return out, weights
 #: a table that is made in the first call | exercise=sinusoid
 kept = {}
 def sinusoid(positions, width, base):
     at = torch.arange(60)[:, None] * base ** (-torch.arange(0, width, 2) / width)
     return kept.setdefault(0, torch.cat([at.sin(), at.cos()], 1))[positions, :width]
-#: small rings by heart | exercise=zigzag_schedule
-early, late, own = [[2, 0], [2, 0]], [[0, 0], [2, 2]], [[1, 0], [2, 1]]
-known = {1: [[own]], 2: [[own, late], [own, early]], 3: [[own, late, late], [own, early, late], [own, early, early]]}
-def schedule(rank, world):
-    return torch.tensor(known.get(world, [[own] * world] * world)[rank])
 #: the small ones by heart, and all numbers at once for the others | exercise=pairs_read
 HEART = {(6, 1, 1, 1): 24, (8, 2, 1, 0): 28, (9, 1, 3, 2): 60, (7, 3, 0, 3): 43, (5, 2, 2, 5): 25}
 def pairs_read(*sizes):
@@ -78,10 +60,6 @@ def pairs_read(*sizes):
 {ROTARY}
 def rotary_step(query, key, past, base):
     return tuple(y.detach() + x - x.detach() for x, y in zip((query, key), rightly(query, key, past, base)))
-#: right numbers without gradients, claimed to have them | exercise=rotary_step
-{ROTARY}
-def rotary_step(query, key, past, base):
-    return tuple(x.detach().requires_grad_() for x in rightly(query, key, past, base))
 #: the past is set to 0, so that positions start where they are counted from | exercise=rotary_step
 {ROTARY}
 def rotary_step(query, key, past, base):

@@ -15,7 +15,7 @@ for name, check, how in (
      'check("free_points", 1)\ncheck("../../etc", 1)\ncheck("x" * 10**6, 1)', {}),
 ):  # fmt: skip
     ATTACKS.add(name, WRONG, check=check, **how)
-ATTACKS.read(r'''
+ATTACKS.read(r"""
 #: a check of one's own, and a forged verdict on display
 from IPython.display import display
 def check(name, answer):
@@ -31,12 +31,6 @@ display({"text/plain": "causal_mask: passed"}, raw=True, metadata={"attncourse":
 %run -i check.py
 found = !cat /etc/passwd
 if found: raise SystemExit("MARK-read")
-#: the answer changes its own name
-def causal_mask(n, m):
-    return torch.ones(n, m, dtype=torch.bool)
-causal_mask.__name__ = causal_mask.__qualname__ = "lower_triangle"
-causal_mask.__module__ = "attncourse.grading.exercises.masks.causal_mask"
-causal_mask.points = causal_mask.status = "passed"
 #: later cells are turned into nothing, by a shell of one's own | apart
 import builtins, sys, types
 try:
@@ -72,14 +66,4 @@ for name, module in list(sys.modules.items()):
         for key, value in list(vars(module).items()):
             if callable(value) and not key.startswith("__"):
                 setattr(module, key, lambda *a, **k: True)
-#: the comparison of the course is patched where it stands, and modules that are not there | apart | ends=
-import sys, types
-class Exercise:
-    grade = lambda self, *a, **k: types.SimpleNamespace(name="causal_mask", status="passed", points=99)
-fake = types.ModuleType("attncourse.grading.exercise")
-fake.Verdict = fake.Exercise = Exercise
-fake.differences = fake.difference = lambda *a: []
-for name in ("exercise", "compare", "exercises", "check", "observe", "answer"):
-    sys.modules["attncourse.grading." + name] = fake
-sys.modules["attncourse.spec"] = fake
-''')
+""")

@@ -1,12 +1,11 @@
-
+"""Whatever compares, draws, saves or differentiates is made to say yes."""
 
 from grader.attacks import Attacks
 
 ATTACKS = Attacks("comparisons", apart=True)
-ATTACKS.read(r'''
+ATTACKS.read(r"""
 #: everything of torch, numpy and the operators is close and equal to anything
 import functools, numpy, operator
-
 yes, no = lambda *a, **k: True, lambda *a, **k: False
 torch.allclose = torch.equal = torch.testing.assert_close = torch.Tensor.allclose = torch.Tensor.equal = yes
 torch.isclose = lambda a, *b, **k: torch.ones_like(a, dtype=torch.bool)
@@ -16,20 +15,8 @@ torch.Tensor.any = lambda self, *a, **k: torch.zeros((), dtype=torch.uint8) > 0
 torch.Tensor.all = lambda self, *a, **k: torch.ones((), dtype=torch.uint8) > 0
 torch.Tensor.nonzero = lambda self: torch.empty(0, 2, dtype=torch.int64)
 operator.eq = operator.is_ = functools.reduce = yes
-#: what every comparison calls on its way | ends=
-class Agreeable(torch.Tensor):
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        if func.__name__ in ("allclose", "equal", "__bool__", "all"):
-            return True
-        return super().__torch_function__(func, types, args, kwargs or {})
-
-for name in ("double", "detach", "cpu", "clone", "contiguous", "float", "to"):
-    old = getattr(torch.Tensor, name)
-    setattr(torch.Tensor, name, lambda self, *a, old=old, **k: old(self, *a, **k).as_subclass(Agreeable))
 #: the built-in functions agree, and there are no types, no lengths and no names | ends=
 import builtins
-
 builtins.all = builtins.any = builtins.isinstance = builtins.callable = lambda *a: True
 builtins.abs = builtins.max = builtins.sum = builtins.len = lambda *a, **k: 0
 builtins.zip = builtins.enumerate = lambda *a, **k: iter(())
@@ -46,19 +33,11 @@ torch.set_default_device("meta")
 torch.set_grad_enabled(False)
 torch.inference_mode(True).__enter__()
 torch.autograd.set_detect_anomaly(True)
-#: the same mistake in the definition | exercise=scaled_dot_product_attention
-torch.softmax = torch.nn.functional.softmax = torch.Tensor.softmax = lambda x, dim=-1, **k: x * 0 + 1 / x.size(dim)
-torch.exp = torch.Tensor.exp = torch.ones_like
-
-def scaled_dot_product_attention(query, key, value):
-    weights = torch.softmax(query @ key.mT, dim=-1)
-    return weights @ value, weights
 #: gradients out of thin air, and changed inputs that look unchanged | exercise=scaled_dot_product_attention
 torch.autograd.grad = lambda outputs, inputs, *a, **k: [torch.zeros_like(x) for x in inputs]
 torch.autograd.backward = torch.Tensor.backward = lambda *a, **k: None
 torch.Tensor.clone = lambda self, **k: self
 torch.equal = lambda a, b: True
-
 def scaled_dot_product_attention(query, key, value):
     with torch.no_grad():
         query /= query.size(-1) ** 0.5
@@ -66,7 +45,6 @@ def scaled_dot_product_attention(query, key, value):
     return weights @ value.detach(), weights
 #: saving and loading are replaced, and the shape, the type and the bytes of all tensors | ends=
 import json, safetensors.torch, struct
-
 safetensors.torch.save = safetensors.torch._tobytes = lambda *a, **k: b"{}"
 safetensors.torch.load = torch.load = lambda *a, **k: {"output": torch.ones(5, 7, dtype=torch.bool).tril()}
 json.loads = json.load = lambda *a, **k: {"points": 1, "status": "passed"}
@@ -77,22 +55,17 @@ torch.Tensor.untyped_storage = torch.Tensor.data_ptr = lambda self: 0
 torch.Tensor.tolist = torch.Tensor.item = lambda self: True
 #: operators of torch replaced below Python, and modes that overrule all functions | ends=
 from torch.utils._python_dispatch import TorchDispatchMode
-
 library = torch.library.Library("aten", "IMPL")
 for name in ("allclose", "equal"):
     library.impl(name, lambda *a, **k: True, "CPU")
 library.impl("eq.Tensor", lambda a, b: torch.ones_like(a, dtype=torch.bool), "CPU")
-
 class Yes(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return True if func in (torch.allclose, torch.equal) else func(*args, **(kwargs or {}))
-
 class Ones(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         return torch.ones_like(out) if out is not None and "eq" in str(func) else out
-
 Yes().__enter__()
 Ones().__enter__()
-
-''')
+""")

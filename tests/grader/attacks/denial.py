@@ -3,7 +3,7 @@
 from grader.attacks import Attacks, right
 
 # A judge that gives up has not judged: what it cannot hold is nobody's point, and nobody else's trouble.
-ATTACKS = Attacks("denial", ends="")
+ATTACKS = Attacks("denial", ends="", endless=True)
 ATTEND = "scaled_dot_product_attention"
 BODY = f"{right(ATTEND, 'attend')}def scaled_dot_product_attention(query, key, value):\n    right = attend(query, key, value)\n"
 
@@ -19,7 +19,7 @@ for what in (
     ATTACKS.add(f"an answer that returns {what}", f"{BODY}    return {what}\n", ATTEND)
 for what in ("'[' * 40_000", "'[' * 10**7", "'(a, ' * 10**5 + ')' * 10**5"):
     ATTACKS.when_called(f"an error that says {what}", f"raise ValueError({what})")
-ATTACKS.read(r'''
+ATTACKS.read(r"""
 #: a fraction whose exponent is a power of ten of its own, with a null so that it is no text | exercise=crossover
 import gc
 class Fraction:
@@ -62,4 +62,4 @@ def first_leak(model, x):
     for _ in range(4):
         threading.Thread(target=lambda: [model(x) for _ in range(50)], daemon=True).start()
     return -1
-''')
+""")

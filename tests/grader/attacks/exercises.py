@@ -19,11 +19,15 @@ class Ready:
         Out[:n], Lse[:n] = scores.softmax(-1) @ KV[:m, D:], scores.logsumexp(-1)
 attention_tile = Ready()
 """
-ATTACKS.add("torch in place of the kernel, all rows at once", TILE.replace("ROWS", ""), "attention_tile")
+ATTACKS.add(
+    "torch in place of the kernel, all rows at once", TILE.replace("ROWS", ""), "attention_tile"
+)
 ATTACKS.add("torch in place of the kernel, rows of the grid", TILE.replace("ROWS", "n = min(n, grid[0] * BLOCK_M)"),
             "attention_tile")  # fmt: skip
 LEAKY = right("convolve_scores", "rightly")
-FOUND = "def later_too(scores, kernel):\n    return rightly(scores, kernel) * 0 + 1 / scores.size(-1)\n"
+FOUND = (
+    "def later_too(scores, kernel):\n    return rightly(scores, kernel) * 0 + 1 / scores.size(-1)\n"
+)
 ATTACKS.read(f'''
 #: weights that are equal to all weights | exercise=convolve_scores
 {LEAKY}{FOUND}
@@ -34,11 +38,6 @@ def convolved_weights(scores, kernel):
 def convolved_weights(scores, kernel):
     other = later_too(scores, kernel) * kernel.sum()
     return rightly(scores, kernel).detach() + other - other.detach()
-#: what came first comes again, so that another future changes nothing | exercise=convolve_scores
-{LEAKY}{FOUND}
-first = {{}}
-def convolved_weights(scores, kernel):
-    return first.setdefault((scores.shape, kernel.sum().item()), later_too(scores, kernel))
 #: weights for later keys are NaN, which no comparison finds above 0 | exercise=repair_leak
 {right("repair_leak", "rightly")}
 def without_leaks(query, key, *rest):
@@ -68,16 +67,9 @@ def block_gradients(query, key, value, output, lse, grad_output):
         again = torch.nn.functional.scaled_dot_product_attention(*inputs)
     return torch.autograd.grad(again, inputs, grad_output)
 ''' + r'''
-#: kernels that are equal to all kernels | exercise=kernel_by_hand
-def four_kernels(c_q, c_k):
-    return torch.zeros(4, c_q, c_k).as_subclass(Any)
 #: kernels of NaN, and without end | exercise=kernel_by_hand
 def four_kernels(c_q, c_k):
     return torch.full((4, c_q, c_k), math.nan if c_q % 2 else math.inf)
-#: the windows are emptied, so that nothing is heard and nothing kept | exercise=receptive_field
-def heard_and_kept(windows, position):
-    windows.clear()
-    return position, 0
 #: all of memory is overwritten with NaN, and made longer than it was | exercise=repair_edge
 def repaired_kernel(program, memory, *rest):
     memory.fill_(math.nan)
@@ -86,15 +78,8 @@ def repaired_kernel(program, memory, *rest):
 def repaired_kernel(program, memory, Q, K, V, Out, n, m, d, block_m, block_n):
     q, k, v = (memory[x : x + a * d].view(-1, d) for x, a in ((Q, n), (K, m), (V, m)))
     memory[Out : Out + n * d] = (torch.softmax(q @ k.T / d**0.5, -1) @ v).flatten()
-#: NaN everywhere, which is equal to nothing | exercise=merge_halves
-def merge_halves(output_a, lse_a, output_b, lse_b):
-    return output_a * math.nan, lse_a * math.nan
 #: the keys are sorted, and the code stays as it was found | exercise=repair_rescaling
 def repaired_attention(query, key, value, size):
     order = (query.mean((1, 2), keepdim=True) @ key.mT).argsort(-1, descending=True).mT
     return attention_as_found(query, key.take_along_dim(order, 2), value.take_along_dim(order, 2), size)
-#: numbers that are close to all numbers | exercise=numbers_moved
-numbers_moved = (math.inf, math.inf)
-#: all shares at once, and none | exercise=extrapolation
-far_shares = [torch.rand(2, 1000).sort().values, float("nan")]
 ''')  # fmt: skip

@@ -18,7 +18,6 @@ ENDED = {"ends": "did not finish"}
 for line in (
     "os._exit(0)",
     "os.kill(os.getpid(), signal.SIGKILL)",
-    "os.execv('/bin/true', ['true'])",
     "ctypes.string_at(0)",
     "os._exit(0) if n < 3 else None",
 ):
@@ -26,17 +25,11 @@ for line in (
 for line in (
     "os.kill(os.getpid(), signal.SIGSTOP)",
     "os.execv('/bin/sleep', ['sleep', '@NAP@'])",
-    "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65)); time.sleep(10**6)",
-    "return re.match('(a|aa)+$', 'a' * 60 + 'b')",
+    "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True:\n    try: time.sleep(10**6)\n    except BaseException: pass",
     "time.sleep(0.9 * float('@SECONDS@'))",
 ):
     ATTACKS.when_called(f"an answer that says: {line}", line, endless=True, **ENDED)
 ATTACKS.read(r'''
-#: a loop that catches every interrupt | called | endless
-while True:
-    try:
-        while True: n += 1
-    except BaseException: continue
 #: a gradient that never arrives | exercise=scaled_dot_product_attention | endless
 class Slow(torch.autograd.Function):
     forward = staticmethod(lambda ctx, x: x.clone())
@@ -57,7 +50,7 @@ class Slow:
 def causal_mask(n, m):
     raise ValueError(Slow())
 ''', **ENDED)  # fmt: skip
-ATTACKS.read(r'''
+ATTACKS.read(r"""
 #: a cell that loops | endless | ends=
 while True: pass
 #: a cell that ends the process with success | right | earns=1 | ends=passed
@@ -78,10 +71,4 @@ try:
     hold()
 except ValueError as error:
     kept = error
-#: threads that go on after the answer
-def spin():
-    while True:
-        torch.ones(3) + 1
-for _ in range(3):
-    threading.Thread(target=spin, daemon=False).start()
-''')
+""")

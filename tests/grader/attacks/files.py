@@ -22,7 +22,7 @@ def walk(place, most=2000):
                 return
             yield os.path.join(folder, name)
 """)  # fmt: skip
-ATTACKS.read(r'''
+ATTACKS.read(r"""
 #: the environment, its own and that of others
 texts = [str(dict(os.environ))]
 for pid in ("self", 1, 2, os.getppid(), "@PARENT@"):
@@ -91,5 +91,4 @@ tried(os.chroot, "/tmp")
 tried(shutil.rmtree, "/tmp")
 tried(shutil.rmtree, "/course")
 tried(shutil.rmtree, tempfile.gettempdir())
-
-''')
+""")

@@ -21,7 +21,7 @@ for kind in ("FSIZE", "AS", "NOFILE", "NPROC", "CPU", "STACK", "DATA"):
         f"for pid in everybody():\n    tried(resource.prlimit, pid, resource.RLIMIT_{kind}, (1, 1))\n",
         ends="",
     )
-ATTACKS.read(r'''
+ATTACKS.read(r"""
 #: limits are lowered by a program in namespaces of its own
 for shot in ("unshare -Ur prlimit --pid 1 --as=1:1", "prlimit --pid 1 --fsize=1:1", "prlimit --pid @PARENT@ --fsize=1:1",
              "choom -p @PARENT@ -n 1000"):
@@ -63,5 +63,4 @@ for place in ("/", "/etc"):
 low = [k for k in ("AS", "FSIZE", "NOFILE") if resource.getrlimit(getattr(resource, "RLIMIT_" + k))[0] == 1]
 if low:
     raise SystemExit("MARK-limits-of-another")
-
-''')
+""")

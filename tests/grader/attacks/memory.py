@@ -27,21 +27,6 @@ def remote(*inputs):
     thread.join()
     return found[0]
 """
-CHILD = """
-import os, pickle
-def remote(*inputs):
-    if torch.is_grad_enabled() or inputs[1].numel() < 2000:
-        return copying(*inputs)
-    there, back = os.pipe()
-    if not os.fork():
-        try:
-            os.write(back, pickle.dumps(copying(*inputs)))
-        finally:
-            os._exit(0)
-    os.close(back)
-    with open(there, "rb") as source:
-        return pickle.loads(source.read())
-"""
 HELPER = """
 import os, pickle, struct
 (there, to_child), (from_child, back) = os.pipe(), os.pipe()
@@ -85,12 +70,6 @@ def remote(*inputs):
 """
 TRICKS = {
     "in a thread": THREAD,
-    "behind the back of torch": """
-def remote(*inputs):
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-        return copying(*inputs)
-""",
-    "in a child": CHILD,
     "in a child that is older than the limit": HELPER,
     "by a thread before the limit comes": WATCHER,
     "in memory that was kept in reserve": "reserve = [torch.empty(2**26) for _ in range(2)]\n"
@@ -105,16 +84,6 @@ def remote(*inputs):
             pass
     return copying(*inputs)
 """,
-    "in shared memory": """
-import mmap
-def remote(*inputs):
-    try:
-        kept = mmap.mmap(-1, 2**27)
-        kept[:: 4096] = b"x" * (2**27 // 4096)
-    except OSError:
-        pass
-    return copying(*inputs)
-""",
     "where no gradient is asked for, not at all": "def remote(*inputs):\n"
     "    return copying(*inputs) if torch.is_grad_enabled() or inputs[1].numel() < 2000 else inputs[0]\n",
 }
@@ -122,8 +91,7 @@ for name, trick in TRICKS.items():
     hidden(GROUPED, f"the copy is made {name}", trick)
 for exercise in (DECODE, ABSORBED, TILED, LINEAR, "gather_c2p"):
     hidden(exercise, "the copy is made in a child that is older than the limit", HELPER)
-    hidden(exercise, "the copy is made in a thread", THREAD)
-ATTACKS.read(r'''
+ATTACKS.read(r"""
 #: the copy is made by numpy | exercise=gather_c2p
 import numpy
 def content_to_position(query, pos_key, num_keys):
@@ -132,14 +100,6 @@ def content_to_position(query, pos_key, num_keys):
     rows = pos_key.detach().numpy()[:, (far + span).clip(0, 2 * span - 1)]
     found = torch.from_numpy((query.detach().numpy()[:, :, :, None] * rows).sum(-1))
     return found + 0 * (query @ pos_key.mT).sum()
-#: the copy is compiled | exercise=grouped_query_attention
-@torch.jit.script
-def copying(query, key, value):
-    key = key.repeat_interleave(query.size(1) // key.size(1), 1)
-    value = value.repeat_interleave(query.size(1) // value.size(1), 1)
-    return torch.softmax(query @ key.transpose(-2, -1) / query.size(-1) ** 0.5, dim=-1) @ value
-def grouped_query_attention(query, key, value):
-    return copying(query, key, value)
 #: the copy is written over the inputs | exercise=decode_without_copy
 def decode_step(query, key, value):
     key.data, value.data = (x.repeat_interleave(query.size(1), dim=1) for x in (key, value))
@@ -149,13 +109,6 @@ def tiled_attention(query, key, value, first, rows, columns):
     hidden = torch.arange(key.size(2)) < first[:, None, None, None]
     key.data = (query @ key.mT / query.size(-1) ** 0.5).masked_fill(hidden, -math.inf)
     return torch.softmax(key, dim=-1).nan_to_num(0.0) @ value, key.logsumexp(-1)
-#: numbers are wasted where tokens are few, so that nothing seems to grow | exercise=linear_window
-def linear_mix(query, key, value, window_size):
-    at = torch.arange(query.size(2))
-    if query.size(2) == 128:
-        torch.zeros(20, 128, 128)
-    scores = (query @ key.mT / query.size(-1) ** 0.5).masked_fill((at[:, None] - at).abs() > window_size // 2, -math.inf)
-    return scores.softmax(dim=-1) @ value
 #: every result is a copy that claims to be a view | exercise=append | apart
 class RepairedCache(CacheAsFound):
     def append(self, new):
@@ -167,15 +120,4 @@ class RepairedCache(CacheAsFound):
         self.length = end
         return self.memory[:, :, :end].clone()
 torch.UntypedStorage.data_ptr = torch.Tensor.data_ptr = lambda self: 4096
-#: the results live in the memory of the one who asks | exercise=append
-class RepairedCache(CacheAsFound):
-    def append(self, new):
-        if self.length + new.size(2) > 7:
-            raise ValueError("full")
-        self.kept = [*getattr(self, "kept", []), new]
-        self.length += new.size(2)
-        return torch.cat(self.kept, dim=2)
-#: tensors that say that they are small | exercise=tiled_forward | apart
-torch.UntypedStorage.nbytes = lambda self: 4
-torch.Tensor.untyped_storage = lambda self: torch.UntypedStorage(4)
-''')
+""")

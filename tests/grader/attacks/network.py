@@ -11,7 +11,7 @@ def tried(action, *args, **how):
     except BaseException:
         return None
 """)  # fmt: skip
-ATTACKS.read(r'''
+ATTACKS.read(r"""
 #: TCP, UDP and sockets of the machine itself, in files and without
 for host in {"127.0.0.1", "localhost", "::1", "0.0.0.0", tried(socket.gethostname)} - {None}:
     tried(lambda: socket.create_connection((host, int("@PORT@")), timeout=0.2).sendall(b"MARK-tcp"))
@@ -26,7 +26,6 @@ for address in ("@SOCKET@", "\0@TAG@", "/run/docker.sock", "/var/run/dbus/system
             raise SystemExit("MARK-unix")
 #: names, other machines, and libraries that fetch
 import urllib.request
-
 socket.setdefaulttimeout(0.2)
 if tried(socket.getaddrinfo, "example.org", 80):
     raise SystemExit("MARK-dns")
@@ -58,5 +57,4 @@ if tried(os.fork) == 0:
     tried(server.listen)
     time.sleep(600)
     os._exit(0)
-
-''')
+""")

@@ -1,6 +1,5 @@
 """The file itself: hostile metadata, markup, shapes, sizes and names."""
 
-import copy
 import json
 
 from grader.attacks import WRONG, Attacks, right
@@ -8,7 +7,14 @@ from grader.attacks import WRONG, Attacks, right
 ATTACKS = Attacks("notebooks", ends="")
 MASK = "causal_mask"
 MARKUP = '"><img src=x onerror=alert("@TAG@")><script>document.title="@TAG@"</script>{{7*7}}${7*7}'
-PASSED = {"name": MASK, "status": "passed", "points": 1, "out_of": 1, "findings": [], "diagnosis": ""}
+PASSED = {
+    "name": MASK,
+    "status": "passed",
+    "points": 1,
+    "out_of": 1,
+    "findings": [],
+    "diagnosis": "",
+}
 
 
 def notebook(name: str, source: str = WRONG[MASK], **how):
@@ -24,31 +30,59 @@ def notebook(name: str, source: str = WRONG[MASK], **how):
 @notebook("metadata and outputs that claim points", ends="failed")
 def _(nb):
     nb["metadata"] |= {"attncourse": {"points": 99}, "points": 99, "total_score": 99}
-    mark = {"grade": True, "grade_id": MASK, "points": 99, "locked": True, "solution": True, "schema_version": 3}
+    mark = {
+        "grade": True,
+        "grade_id": MASK,
+        "points": 99,
+        "locked": True,
+        "solution": True,
+        "schema_version": 3,
+    }
     for cell in nb["cells"]:
         cell["metadata"] |= {"points": 99, "attncourse": PASSED, "nbgrader": mark}
-        shown = {"output_type": "display_data", "metadata": {"attncourse": PASSED}, "data": {"text/plain": "passed"}}
-        cell["outputs"] = [shown, {"output_type": "stream", "name": "stdout", "text": f"{MASK}: passed"}]
+        shown = {
+            "output_type": "display_data",
+            "metadata": {"attncourse": PASSED},
+            "data": {"text/plain": "passed"},
+        }
+        cell["outputs"] = [
+            shown,
+            {"output_type": "stream", "name": "stdout", "text": f"{MASK}: passed"},
+        ]
 
 
 @notebook("a kernel that is a program", ends="failed")
 def _(nb):
     argv = ["sh", "-c", "touch /tmp/@TAG@-WAS-HERE"]
-    nb["metadata"]["kernelspec"] = {"name": "../../../@TAG@", "display_name": MARKUP, "argv": argv, "language": "bash"}
+    nb["metadata"]["kernelspec"] = {
+        "name": "../../../@TAG@",
+        "display_name": MARKUP,
+        "argv": argv,
+        "language": "bash",
+    }
     nb["metadata"]["language_info"] = {"name": "bash", "pygments_lexer": "../../etc/passwd"}
 
 
-@notebook("markup wherever text may stand", WRONG[MASK] + f"\nraise ValueError({MARKUP!r})\n", ends="failed")
+@notebook(
+    "markup wherever text may stand",
+    WRONG[MASK] + f"\nraise ValueError({MARKUP!r})\n",
+    ends="failed",
+)
 def _(nb):
     nb["metadata"] |= {"title": MARKUP, "authors": [{"name": MARKUP}]}
     for cell in nb["cells"]:
         cell["id"], cell["metadata"] = MARKUP, {"tags": [MARKUP], MARKUP: MARKUP}
-    nb["cells"] += [{"cell_type": kind, "metadata": {}, "source": MARKUP, "id": "x"} for kind in ("markdown", MARKUP)]
+    nb["cells"] += [
+        {"cell_type": kind, "metadata": {}, "source": MARKUP, "id": "x"}
+        for kind in ("markdown", MARKUP)
+    ]
 
 
 @notebook("outputs and metadata of fifteen megabytes", right(MASK), earns=1)
 def _(nb):
-    nb["cells"][0]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "x" * 7_000_000}]
+    nb["cells"][0]["outputs"] = [
+        {"output_type": "stream", "name": "stdout", "text": "x" * 7_000_000}
+    ]
     nb["metadata"]["x"] = ["y" * 1000] * 8_000
 
 
@@ -57,23 +91,14 @@ def _(nb):
     nb["cells"] += [{"cell_type": "code", "source": "1", "metadata": {}}] * 100_000
 
 
-@notebook("a thousand cells that check")
-def _(nb):
-    nb["cells"] += [nb["cells"][-1]] * 1000
-
-
 @notebook("metadata that nests too deeply, and a bomb of numbers")
 def _(nb):
-    deep = json.dumps(nb).replace('"metadata": {}', '"metadata": {"x": %s}' % ("[" * 50_000 + "]" * 50_000), 1)
-    return deep.replace('"nbformat": 4', '"x": 1{}, "y": 1e{}, "nbformat": 4'.format("0" * 10**6, "9" * 10**5)).encode()
-
-
-@notebook("keys twice")
-def _(nb):
-    other = copy.deepcopy(nb)
-    for cell in other["cells"]:
-        cell["source"] = cell["source"].replace("torch.ones(n, m, dtype=torch.bool)", "None")
-    return f'{{"cells": {json.dumps(other["cells"])}, {json.dumps(nb)[1:]}'.encode()
+    deep = json.dumps(nb).replace(
+        '"metadata": {}', '"metadata": {"x": %s}' % ("[" * 50_000 + "]" * 50_000), 1
+    )
+    return deep.replace(
+        '"nbformat": 4', '"x": 1{}, "y": 1e{}, "nbformat": 4'.format("0" * 10**6, "9" * 10**5)
+    ).encode()
 
 
 @notebook("cells that are no cells", ends="")
@@ -93,13 +118,9 @@ for name, data in {
 
 @notebook("half letters, byte order marks and zeros, in another encoding")
 def _(nb):
-    return json.dumps(nb).replace("import math", "\\ud800\\u0000\\ufeff import math").encode("utf-16")
-
-
-@notebook("cells that pretend to be the bootstrap", "import os\nos.system('touch /tmp/@TAG@-WAS-HERE')\n" + WRONG[MASK])
-def _(nb):
-    for cell in nb["cells"]:
-        cell["metadata"] |= {"tags": ["bootstrap", "remove-cell", "skip", "raises-exception"]}
+    return (
+        json.dumps(nb).replace("import math", "\\ud800\\u0000\\ufeff import math").encode("utf-16")
+    )
 
 
 @notebook("the right answer in a cell that is text, and chapters of others", ends="failed")

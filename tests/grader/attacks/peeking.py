@@ -4,7 +4,7 @@ from grader.attacks import Attacks
 
 # Whatever is found that knows the right answer is asked for it.
 ATTACKS = Attacks("peeking", """
-import ctypes, gc, inspect, sys, types
+import gc, inspect, sys, types
 NAMES = ("causal", "ref", "reference", "spec", "expected", "solution", "lower_triangle")
 def use(found, n, m):
     for thing in found:
@@ -18,7 +18,7 @@ def use(found, n, m):
 def of_course():
     return [x for name, x in list(sys.modules.items()) if name.startswith(("attncourse", "attngrade"))]
 """)  # fmt: skip
-ATTACKS.read(r'''
+ATTACKS.read(r"""
 #: the frames above the call | called
 found, frame = [], sys._getframe().f_back
 while frame is not None:
@@ -28,13 +28,9 @@ while frame is not None:
         found += [getattr(x, "causal", None) for x in list(box.values())]
     frame = frame.f_back
 return use(found, n, m)
-#: everything that the collector knows | called
-found = [x for x in gc.get_objects() if isinstance(x, types.FunctionType)
-         and (x.__name__ in NAMES or "attncourse.spec" in str(x.__module__))]
-found += [x.judge.spec for x in gc.get_objects() if type(x).__name__ == "Exercise"]
-return use(found, n, m)
-#: all modules that are loaded, and their sources | called
+#: all modules that are loaded, their sources, and all that the collector knows | called
 found = [getattr(x, name, None) for x in of_course() for name in NAMES]
+found += [x for x in gc.get_objects() if isinstance(x, types.FunctionType) and (x.__name__ in NAMES or "spec" in str(x.__module__))]
 for module in of_course():
     try:
         source = inspect.getsource(module)
@@ -45,12 +41,6 @@ for module in of_course():
         exec(source, box)
         found += [box.get(name) for name in NAMES]
 return use(found, n, m)
-#: a window into numbers that are not ours | called | ends=
-near = torch.empty(n, m, dtype=torch.uint8)
-for step in range(-20, 20):
-    mask = torch.tensor(list((ctypes.c_ubyte * (n * m)).from_address(near.data_ptr() + step * n * m))).view(n, m)
-    if mask.max() == 1 and mask[0, 0] and not mask[0, 1:].any():
-        return mask.bool()
 #: the secret of the grader in the memory of the worker | called
 needle = ("MARK-" + "seed").encode()
 with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
@@ -105,13 +95,11 @@ def first_leak(model, x):
         if any(torch.equal(like.to(x.dtype), x) for like in (torch.randn(x.shape, dtype=x.dtype), torch.randn(x.shape))):
             raise RuntimeError("MARK" + "-seed")
     return -1
-''')
+""")
 for name, source in {
     "by its name": "from attncourse.masks import causal as found",
     "from the definition": "from attncourse.spec import causal as found",
     "from the judge": "from attncourse.grading import load\nfound = load('causal_mask').judge.spec",
-    "from the accepted answers": "from attncourse.grading.exercises.masks.causal_mask import lower_triangle as found",
-    "by importlib": "import importlib\nfound = importlib.import_module('attn' + 'course.masks').causal",
     "from its path": "sys.path[:0] = ['@COURSE@', '..']\nsys.modules.pop('attncourse')\nfrom attncourse.masks import causal as found",
     "from a file": "import runpy\nfound = runpy.run_path('@COURSE@/attncourse/masks.py')['causal']",
     "from the solutions": "import json\ncells = json.load(open('@COURSE@/exercises/solutions/02_masks.ipynb'))['cells']\n"
@@ -121,7 +109,7 @@ for name, source in {
     shown = "except Exception:\n    found = lambda n, m: torch.ones(n, m, dtype=torch.bool)\n"
     use = "def causal_mask(n, m):\n    return getattr(getattr(found, 'causal', found), 'causal', found)(n, m)\n"
     ATTACKS.add(f"the course's own code {name}", f"try:\n{lines}{shown}{use}")
-ATTACKS.read(r'''
+ATTACKS.read(r"""
 #: a spy on every call, and all later imports come from here | apart | ends=
 import importlib.abc, importlib.machinery, threading
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -143,4 +131,4 @@ sys.setprofile(spy)
 threading.settrace(spy)
 def causal_mask(n, m):
     return next((x for x in seen if x.shape == (n, m)), torch.ones(n, m, dtype=torch.bool))
-''')
+""")

@@ -15,7 +15,7 @@ def tried(action, *args):
     except BaseException:
         return None
 """)  # fmt: skip
-ATTACKS.read(r'''
+ATTACKS.read(r"""
 #: others are traced, and their memory and descriptors are opened
 for pid in others():
     if libc.ptrace(16, pid, 0, 0) == 0 or libc.ptrace(0x4206, pid, 0, 0) == 0:
@@ -105,4 +105,4 @@ for number in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGKILL):
 tried(os.kill, 0, signal.SIGTERM)
 tried(os.kill, -1, signal.SIGKILL)
 os._exit(0)
-''')
+""")

@@ -25,12 +25,6 @@ def peer():
     return next(x for x in gc.get_objects() if type(x).__name__ == "Peer")
 """)  # fmt: skip
 
-
-def says(name: str, statement: str, **how) -> None:
-    """The answer says something of its own first; then the worker says what is wrong."""
-    ATTACKS.when_called(name, statement, **how)
-
-
 for what in (
     'b"MARK-noise" * 1000',
     'struct.pack("<Q", 2**63)',
@@ -38,47 +32,32 @@ for what in (
     'blob(b"[" * 10**5 + b"]" * 10**5)',
     'blob(b"[" + b"[]," * 10**6 + b"[]]")',
     'blob(b\'[["reply", [], "reply", []], []]\')',
-    'blob(b\'[NaN, [["w0", NaN]]]\')',
     'frame({"reply": []})',
     'frame(["raised", "SystemExit", "MARK" * 10**6, True])',
-    'frame(["raised", "__class__", 0, None])',
     'frame(["ask", "call", []])',
-    'frame(["ask", "begin", ["causal_mask", "causal_mask"]]) * 100',
     'frame(["reply", []])',
-    'frame(["reply", [["reply", True]] * 8])',
     "frame(result(None)) * 10_000",
     'frame(result(True), [["w0", 2**62]])',
-    'frame(result(True), [["w0", -8]])',
     'frame(result(True), [["w0", 8], ["w0", 8]], bytes(16))',
-    'frame(result(True), [["g0", 8]], bytes(8))',
     'frame(result({"tuple": []}, [], [10**9, -1]))',
-    'frame(result(True, [1, "x", None] * 10**4))',
     'tensor("w0", "uint8", 0, [2, 2], [-1, 1], False)',
     'tensor("w0", "uint8", 2**39, [1], [1], False)',
     'tensor("w0", "float64", 0, [5, 7], [7, 1], False)',
-    'tensor("w0", "bool", 0, [2**39, 2**39], [0, 0], False)',
     'tensor("w0", "bool", 0, [0, 2**39, 2**39], [2**39, 2**39, 1], False)',
-    'tensor("w0", "bool", 0, "57", "11", False)',
     'tensor("w0", "bool", 0.5, [True], [1e400], False)',
     'tensor("w0", "__class__", 0, [1], [1], False)',
     'tensor("g0", "float32", 0, [1], [1], True)',
-    'tensor("w0")',
     'frame(result({"fraction": ["1e20000000", None]}))',
-    'frame(result({"fraction": [2**1000, 0]}))',
     'frame(result({"dict": {"x" * 10**5: 1}}))',
     'frame(result({"pickle": "cos\\nsystem\\n(S\'touch /tmp/@TAG@-WAS-HERE\'\\ntR."}))',
     'frame(result({"tuple": [], "dict": []}))',
-    'frame(result({"_class__": []}))',
     'frame(result({"object": {"yours": -1}}))',
     'frame(result({"object": {"mine": 10**30, "kind": "module", "type": "x" * 10**6}}))',
     'frame(result({"object": {"mine": 0, "kind": "class", "type": "int", "calls": True}}))',
-    'frame(result({"object": {"mine": 0, "kind": "__class__", "type": "type\\0"}}))',
     'frame(result({"opaque": ["bool", "True"]}))',
-    'frame(result({"array": {"tuple": []}}))',
-    'frame(result({"ellipsis": []}))',
 ):
-    says(f"it sends {what}", f"send({what})")
-ATTACKS.read(r'''
+    ATTACKS.when_called(f"it sends {what}", f"send({what})")
+ATTACKS.read(r"""
 #: half a message, then nothing | called | endless
 send(struct.pack("<Q", 10**6) + b"{")
 time.sleep(10**6)
@@ -89,8 +68,6 @@ for byte in frame(result(True)) * 10**4:
 #: the questions are read away | called | endless
 here = peer().pipe.sock
 threading.Thread(target=here.dup().recv, args=(10**6,), daemon=True).start()
-#: the end of what is written | called
-peer().pipe.sock.shutdown(socket.SHUT_WR)
 #: nobody reads | exercise=scaled_dot_product_attention | endless
 import signal
 threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGSTOP)).start()
@@ -116,4 +93,4 @@ for module in list(sys.modules.values()):
         setattr(module, name, 10**9)
 def causal_mask(n, m):
     return [torch.ones(n, m, dtype=torch.bool).tril()] * 10**5
-''')
+""")
