@@ -9,10 +9,10 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from attngrade.piece import Piece, parse
 
-# IPython reads the whole cell again for each magic, and its patterns take quadratic time in a line: so
-# many characters a notebook, all readings together, and no line that is longer than anybody types.
-MOST_READ = 500_000
-LONGEST_LINE = 1000
+# IPython reads the whole cell again for each magic, and takes quadratic time for a name with a question
+# mark behind it: so many characters a notebook, all readings together, and no name that nobody types.
+MOST_READ = 300_000
+_ENDLESS_NAME = re.compile(r"[\w*.\[\]-]{1000}")
 
 # What stands below these is Python. With anything else in the line, the worker sees to it.
 _RUN_THE_BODY = re.compile(r"\s*%%(?:capture|prun|time|timeit)[ \t]*\n")
@@ -28,7 +28,7 @@ def as_python(pieces: Iterable[Piece]) -> Iterator[Piece]:
             source = source[body.end() :]
         if not parse(source):
             readings = len(source) * (1 + len(_MAGIC.findall(source)))
-            if readings <= room and max(map(len, source.splitlines()), default=0) <= LONGEST_LINE:
+            if readings <= room and not _ENDLESS_NAME.search(source):
                 room -= readings
                 with suppress(Exception):  # running it will tell the same slip
                     source = transform(source).removesuffix("\n")
