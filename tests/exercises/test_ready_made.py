@@ -8,10 +8,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from attncourse.grading import load, names
-from attncourse.grading.exercise import SEEDS, cases_of, differences, expected_of
+from attncourse.grading.exercise import SEEDS, Counts, Number, cases_of, differences, expected_of
 from attncourse.grading.isolation import torch_defaults
 
-JUDGED = [name for name in names() if not load(name).left_out()]
+TRIED = [  # what asks for whole numbers has no use for attention
+    name for name in names() if not load(name).left_out() and not isinstance(load(name).judge, Counts | Number)
+]  # fmt: skip
 SDPA = F.scaled_dot_product_attention
 
 
@@ -71,7 +73,7 @@ def passes(judge, answer) -> bool:
     return not differences(expected_of(judge, SEEDS), seen)
 
 
-@pytest.mark.parametrize("name", JUDGED)
+@pytest.mark.parametrize("name", TRIED)
 def test_no_ready_made_function_answers_it(name):
     exercise = load(name)
     right = [way for way, answer in READY.items() if passes(exercise.judge, answer)]
