@@ -2,7 +2,7 @@
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -73,7 +73,7 @@ def outcome(told: Any, question: Question) -> Outcome:
     return Outcome(output, gradients, changed)
 
 
-def call(peer: Peer, far_id: int, args: tuple, kwargs: dict, state: Any = None) -> Any:
+def call(peer: Peer, far_id: int, args: tuple, kwargs: dict, state: dict | None = None) -> Any:
     """Call an object of the other side.
 
     Arguments that it changes are changed here, and gradients of the result flow back to ``args`` and
@@ -83,25 +83,16 @@ def call(peer: Peer, far_id: int, args: tuple, kwargs: dict, state: Any = None) 
     drawn = int(torch.randint(2**62, ())).to_bytes(8)
     seed = int.from_bytes(hashlib.sha256(drawn).digest()[:7])
     told = peer.ask("call", far_id, list(args), kwargs, state, torch.is_grad_enabled(), seed)
-    return taken(peer, told, args, kwargs, state)
-
-
-def taken(peer: Peer, told: Any, args: Iterable, kwargs: dict, state: Any) -> Any:
-    """The result of a call, of what `Calls.call` told of it."""
-    expect(isinstance(told, tuple) and len(told) == 5)
-    result, changed, number, modes, said = told
+    expect(isinstance(told, tuple) and [type(x) for x in told[2:]] == [dict, list])
+    result, number, changed, said = told
     given = tensors_in((*args, *kwargs.values()))
-    for k, x in changed if isinstance(changed, list) else ():
-        same = type(k) is int and 0 <= k < len(given) and isinstance(x, Tensor)
-        expect(same and x.shape == given[k].shape)
+    for k, x in changed.items():
+        known = k.isdecimal() and int(k) < len(given) and isinstance(x, Tensor)
+        expect(known and x.shape == given[int(k)].shape)
         with torch.no_grad():
-            given[k].copy_(x)
-    expect(isinstance(said, list) and all(isinstance(text, str) for text in said))
+            given[int(k)].copy_(x)
     for text in said[:MOST_WARNINGS]:
-        warnings.warn(text, stacklevel=2)
-    if state:
-        expect(isinstance(modes, dict))
-        state["training"] = modes
+        warnings.warn(str(text), stacklevel=2)
     if number is None:
         return exchanged(result, Tensor.detach)
     stored = list(state["parameters"].values()) if state else []
@@ -148,7 +139,7 @@ class Calls:
         self.made = self.kept_bytes = 0
 
     def call(self, far_id: int, args: list, kwargs: dict, state: Any, grad: bool, seed: int):
-        """The result, changed arguments, the number of the graph, the modes of a layer, warnings."""
+        """The result, the number of its graph, changed arguments by their places, warnings."""
         answer = self.objects()[far_id]
         if self.lends:
             torch.default_generator.manual_seed(seed)
@@ -165,12 +156,11 @@ class Calls:
             result = bounded(answer(*args, **kwargs))
         said = [str(x.message) for x in said[:MOST_WARNINGS]]
         pairs = enumerate(zip(given, before, strict=True))
-        changed = [[k, x.detach()] for k, (x, y) in pairs if not torch.equal(x.detach(), y)]
-        modes = modes_of(answer) if state else None
+        changed = {k: x.detach() for k, (x, y) in pairs if not torch.equal(x.detach(), y)}
         if not grad or not any(x.requires_grad for x in tensors(result)):
-            return result, changed, None, modes, said
+            return result, None, changed, said
         inputs = [*fresh.values(), *(p for p in stored if p.requires_grad)]
-        return result, changed, self.keep(tensors(result), inputs), modes, said
+        return result, self.keep(tensors(result), inputs), changed, said
 
     def keep(self, outputs: list[Tensor], inputs: list[Tensor]) -> int:
         """The number under which `vjp` finds a graph, until there are too many later ones."""
@@ -234,11 +224,6 @@ def lend(module: nn.Module, state: dict) -> list[Tensor]:
     for name, training in state["training"].items():
         parts[name].training = training
     return [parameters[name] for name in state["parameters"]]
-
-
-def modes_of(module: nn.Module) -> dict[str, bool]:
-    """Is it training, for every part of a layer?"""
-    return {name: bool(part.training) for name, part in module.named_modules()}
 
 
 def tensors(x: Any) -> list[Tensor]:

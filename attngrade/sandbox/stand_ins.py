@@ -43,17 +43,13 @@ class FarModule(nn.Module):
         for name, x in state["buffers"].items():
             owner, name = self.place(name)
             owner.register_buffer(name, x)
-        self.take(state["training"])
+        for name, part in self.named_modules():
+            part.training = state["training"].get(name) is True
 
     def place(self, name: str) -> tuple[nn.Module, str]:
         """The part that owns ``a.b.c``, and ``c``."""
         owner, _, last = name.rpartition(".")
         return self.get_submodule(owner), last
-
-    def take(self, modes: dict[str, bool]) -> None:
-        """The modes that the other side speaks of."""
-        for name, part in self.named_modules():
-            part.training = modes.get(name) is True
 
     def forward(self, *args, **kwargs):
         state = {
@@ -61,10 +57,7 @@ class FarModule(nn.Module):
             "buffers": dict(self.named_buffers()),
             "training": {name: part.training for name, part in self.named_modules()},
         }
-        try:
-            return call(self.peer, self.far_id, args, kwargs, state)
-        finally:
-            self.take(state["training"])
+        return call(self.peer, self.far_id, args, kwargs, state)
 
 
 def stand_in(peer: Peer, described: dict) -> Any:

@@ -41,9 +41,7 @@ def test_verdicts_far_away_are_those_at_home(name):
     tried = answers(name)
     with forked_session(first) as session:
         for expression in tried:
-            cell = [f"{exercise.answer} = exercise.{expression}", "cell 2"]
-            assert session.peer.ask("run", [cell])[0] == []
-            session.names = None
+            session.peer.ask("run", f"{exercise.answer} = exercise.{expression}", "cell 2")
             verdict = session.judge(exercise, SEED)
             found[expression] = verdict.status, verdict.diagnosis
     assert session.problems == []
@@ -112,14 +110,6 @@ def test_the_next_notebook_finds_nothing_of_the_last():
     assert told[0] == told[1]
 
 
-def test_an_answer_among_many_names_is_found():
-    for count in (0, 6_000, 60_000):
-        many = f"globals().update({{f'x{{k}}': k for k in range({count})}})"
-        with forked_session(many, MASK) as session:
-            assert session.judge(load("causal_mask"), SEED).status == "passed"
-            assert session.judge(load("empty_row"), SEED).status == "not found"
-
-
 ANSWER = """
 import torch, numpy, warnings
 def answer(x, y, flag=None):
@@ -161,7 +151,7 @@ def test_one_question_brings_outputs_gradients_and_what_was_changed():
         random = told_of(session, "random")
         assert random.results([Question(())])[0]().output == random.results([Question(())])[0]().output  # fmt: skip
         for name in ("deep", "wide", "views"):
-            (result,) = told_of(session, name).results([Question((), {}, True)])
+            (result,) = told_of(session, name).results([Question(())])
             assert "tensor of shape" in repr(result().output) or "too deeply" in repr(result().output)  # fmt: skip
 
 

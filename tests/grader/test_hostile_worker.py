@@ -222,7 +222,7 @@ def test_memory_that_is_kept_and_bytes_of_an_exercise_are_bounded(talk, monkeypa
 def test_graphs_of_the_judge_are_bounded(monkeypatch):
     monkeypatch.setattr(calls, "MOST_GRAPH_BYTES", 10_000)
     kept = Calls(lambda: [lambda x: x * 2])
-    numbers = [kept.call(0, [torch.ones(500, requires_grad=True)], {}, None, True, 0)[2] for _ in range(9)]  # fmt: skip
+    numbers = [kept.call(0, [torch.ones(500, requires_grad=True)], {}, None, True, 0)[1] for _ in range(9)]  # fmt: skip
     assert list(kept.graphs) == numbers[-2:]
     assert kept.kept_bytes == 8000
     assert kept.vjp(numbers[-1], [torch.ones(500)])[0].sum() == 1000
@@ -269,7 +269,7 @@ class HostileBox:
     """Instead of a sandbox: a worker that answers everything with whatever comes to its mind."""
 
     official, protections, filtered = True, (), True
-    random, exercise = None, ""
+    random = None
 
     def __init__(self, *settings):
         ours, theirs = socket.socketpair()
@@ -301,15 +301,13 @@ class HostileBox:
             state = {"parameters": weights, "buffers": {}, "training": {"": True, "a": True}}
             return {"dict": {k: {"dict": x} for k, x in state.items()}}
         if asked == "call":
-            changed = [[r.choice([0, 1, 9]), value_of(r)]][: r.random() < 0.2]
+            changed = {r.choice("019x"): value_of(r)} if r.random() < 0.2 else {}
             number = r.choice([None, None, 0, -1, "x"])
-            modes = r.choice([None, {"dict": {}}])
-            return {"tuple": [value_of(r), changed, number, modes, r.choice([[], ["no"]])]}
+            return {"tuple": [value_of(r), number, {"dict": changed}, r.choice([[], ["no"]])]}
         if asked == "measure":
             return {"tuple": [r.choice([0, 2**62]), r.choice([0, -1]), "no", r.choice([0, 2**70])]}
         if asked == "run":
-            failed = [[r.choice([0, -1, 2**70]), "KeyError", "no", True]]
-            return {"tuple": [r.choice([[], failed]), [load(self.exercise).answer, tree(r)]]}
+            return r.choice([None, tree(r)])
         if asked == "each":
             count = len(args[1]) + r.choice([0] * 9 + [1])
             return [self.told_of_a_case(args[1][0]) for _ in range(count)]
@@ -348,7 +346,6 @@ EXERCISES = ["causal_mask", "score_std", "scaled_dot_product_attention", "multi_
 @pytest.mark.parametrize("name", EXERCISES)
 def test_a_session_survives_a_worker_that_sends_anything(name, monkeypatch):
     before, statuses = peak_memory(reset=True), set()
-    monkeypatch.setattr(HostileBox, "exercise", name)
     monkeypatch.setattr(HostileBox, "random", random.Random(1))
     for k in range(30):
         with forked_session("", box=HostileBox, seconds=20) as session:
