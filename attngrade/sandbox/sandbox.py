@@ -102,6 +102,8 @@ class Sandbox:
         if self.process is None:
             return
         with suppress(psutil.Error, AttributeError):
+            for process in [] if self.official else self.worker.children(recursive=True):
+                process.kill()
             self.worker.kill()  # the first process of its namespace: all others end with it
         try:
             self.process.wait(10)
