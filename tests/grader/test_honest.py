@@ -4,7 +4,8 @@ import json
 import os
 
 from grader.attacks import Attack, as_found, right
-from support.hostile_env import Service, Yard, code, order_of
+from nbformat.v4 import new_code_cell, new_markdown_cell
+from support.hostile_env import Service, Yard, order_of
 from support.sandbox_helpers import run_as, walls_stand
 
 HEADS, GROUPED, NUMBER = "multi_head_attention", "repair_no_softmax", "crossover"
@@ -82,7 +83,7 @@ def change(**what):
             cell["metadata"] = what.get("cell", {})
             cell["source"] = cell["source"].replace("\n", what.get("ends", "\n"))
         nb["metadata"] |= what.get("notebook", {})
-        nb["cells"] += [code(99 + k, "") for k in range(2)]
+        nb["cells"] += [new_code_cell(""), new_markdown_cell("My notes.")]
         text = json.dumps(nb, ensure_ascii=False, indent=1)
         return what.get("mark", b"") + text.encode(what.get("encoding", "utf-8"))
 

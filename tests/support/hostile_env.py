@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
-from grader.attacks import NAMES, WRONG, Attack, all_of, as_found, right
+from grader.attacks import NAMES, Attack, all_of, as_found, right
+from nbformat.v4 import new_code_cell, new_notebook
 
 from attngrade import File, Order, Result
 from support.sandbox_helpers import ENVIRONMENT, ROOT
@@ -124,32 +125,14 @@ def order_of(student: str, attacks: list[Attack], yard: Yard) -> Order:
     files = []
     for place, attack in enumerate(attacks):
         check = attack.check or f'check("{attack.exercise}", {NAMES[attack.exercise]})'
-        cells = [code(k, source) for k, source in enumerate((*attack.cells, check))]
-        notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+        cells = enumerate((*attack.cells, check))
+        notebook = new_notebook(cells=[new_code_cell(x, id=f"cell-{k}") for k, x in cells])
         changed = attack.edit(notebook) if attack.edit else None
         data = changed if isinstance(changed, bytes) else json.dumps(notebook).encode()
         if b"@" in data:  # latin-1: bytes that are no text stay what they are
             data = yard.fill(data.decode("latin-1")).encode("latin-1")
         files.append(File(f"{student}/{place}.ipynb", hashlib.sha256(data).hexdigest(), data))
     return Order(student, tuple(files))
-
-
-def honest(exercise: str = "causal_mask", is_right: bool = True) -> Attack:
-    """An honest notebook, in the form of an attack: a right answer, or a wrong one."""
-    answer = right(exercise) if is_right else WRONG[exercise]
-    return Attack("honest", "honest", exercise, (*as_found(exercise), answer))
-
-
-def code(number: int, source: str) -> dict:
-    """A code cell as it stands in the file."""
-    return {
-        "cell_type": "code",
-        "id": f"cell-{number}",
-        "metadata": {},
-        "source": source,
-        "outputs": [],
-        "execution_count": None,
-    }
 
 
 class Service:
@@ -183,16 +166,18 @@ class Service:
         self.yard.close()
         assert ended(running), processes(*map(str, running))
 
-    def grade(self, order: Order, endless: bool = False, sandbox: bool = True):
+    def grade(self, order: Order, endless: bool = False):
         """The result, the seconds, and the bytes that the grader's own memory has grown by at most."""
-        how = {"seconds": BRIEF if endless else PATIENT, "memory": MEMORY, "bubblewrap": sandbox}
+        how = {"seconds": BRIEF if endless else PATIENT, "memory": MEMORY}
         pickle.dump((order, how | {"secret": self.secret}), self.process.stdin)
         self.process.stdin.flush()
         return pickle.load(self.process.stdout)
 
     def honest(self) -> Result:
         """The result of an honest student with a right answer."""
-        return self.grade(order_of("anna", [honest()], self.yard))[0]
+        cells = (*as_found("causal_mask"), right("causal_mask"))
+        honest = Attack("honest", "honest", "causal_mask", cells)
+        return self.grade(order_of("anna", [honest], self.yard))[0]
 
     def limits(self) -> dict[str, str]:
         """What an attack might have changed of the grader, and of what its judges are forked from."""

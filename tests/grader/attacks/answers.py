@@ -82,7 +82,8 @@ model = Reader()
     "decode_without_copy": """
 def decode_step(query, key, value):
     key, value = (x.repeat_interleave(query.size(1), dim=1) for x in (key, value))
-    return torch.softmax(query @ key.mT / query.size(-1) ** 0.5, dim=-1) @ value
+    weights = torch.softmax(query @ key.mT / query.size(-1) ** 0.5, dim=-1)
+    return weights @ value, weights
 """,
     "grouped_query_attention": """
 def grouped_query_attention(query, key, value):

@@ -36,3 +36,8 @@ for name, call in {
     "the operator below": "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, *(x.repeat_interleave(query.size(1) // x.size(1), 1) for x in (key, value)))",
 }.items():  # fmt: skip
     ATTACKS.add(name, f"def grouped_attention(query, key, value):\n    return {call}\n", GROUPED)
+ATTACKS.add(
+    "the fused function, where the weights are asked for as well",
+    "def decode_step(query, key, value):\n    return F.scaled_dot_product_attention(query, key, value, enable_gqa=True)\n",
+    "decode_without_copy",
+)

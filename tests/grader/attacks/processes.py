@@ -67,7 +67,7 @@ for folder, _, names in list(os.walk("/sys/fs/cgroup"))[:500]:
         if tried(os.open, f"{folder}/{name}", os.O_WRONLY):
             raise SystemExit("MARK-cgroup " + folder)
 for path in ("/dev/mem", "/dev/kmem", "/dev/vda", "/dev/sda", "/dev/kvm", "/proc/kcore", "/proc/sysrq-trigger", "/dev/console",
-             "/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/pid_max"):
+             "/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory"):
     if tried(os.open, path, os.O_WRONLY):
         raise SystemExit("MARK-device " + path)
 tried(lambda: os.mknod("/tmp/@TAG@-WAS-HERE", 0o60666, os.makedev(254, 0)))
@@ -99,6 +99,7 @@ if os.fork() == 0:
 os._exit(0)
 #: everybody is stopped, and then killed | called | ends=did not finish
 for number in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGKILL):
+    os.kill(os.getpid(), number)
     for pid in others():
         tried(os.kill, pid, number)
     tried(os.killpg, os.getpgid(os.getppid()), number)
