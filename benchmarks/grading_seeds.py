@@ -20,6 +20,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import NamedTuple
 
+from attngrade.far.sandbox import Sandbox
 from results import write_table
 
 from attncourse.grading import load, names
@@ -28,7 +29,6 @@ from attncourse.grading.exercise import Exercise, Mistakes
 from attncourse.grading.exercises import CHAPTERS, chapter_of
 from attncourse.grading.verdict import Verdict
 from attngrade import Cell
-from attngrade.far.sandbox import Sandbox
 from attngrade.session import Session
 
 ROOT = Path(__file__).resolve().parent.parent
