@@ -3,7 +3,7 @@
     python benchmarks/grading_seeds.py --seeds 200 --far-seeds 20
 
 Every accepted answer and every mistake of every exercise is judged on inputs that it has never seen:
-in this process, then in the sandbox. The seeds are drawn anew at every run; a verdict that is wrong is printed with its seed.
+in this process, then in a worker of the grader. The seeds are drawn anew at every run; a verdict that is wrong is printed with its seed.
 """
 
 import argparse
@@ -15,12 +15,8 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
-from multiprocessing.util import Finalize
-from pathlib import Path
 from typing import NamedTuple
 
-from attngrade.far.sandbox import Sandbox
 from results import write_table
 
 from attncourse.grading import load, names
@@ -30,8 +26,8 @@ from attncourse.grading.exercises import CHAPTERS, chapter_of
 from attncourse.grading.verdict import Verdict
 from attngrade import Cell
 from attngrade.session import Session
+from attngrade.settings import Settings
 
-ROOT = Path(__file__).resolve().parent.parent
 BLOCK = 5  # seeds of one exercise in one worker, before the next exercise comes
 SECONDS = 120
 # A judge may change the weights of a model, so each seed gets a copy of it.
@@ -61,14 +57,6 @@ def answers(name: str) -> list[str]:
     ]
 
 
-@cache
-def sandbox() -> Sandbox:
-    """The sandbox of this process; its workers see the task files, which hold the answers."""
-    box = Sandbox(course=ROOT)
-    Finalize(None, box.close, exitpriority=1)
-    return box
-
-
 @contextmanager
 def at_home(name: str, exercise: Exercise):
     """Judges an answer in this process, as `check` does in a notebook."""
@@ -78,16 +66,15 @@ def at_home(name: str, exercise: Exercise):
 
 @contextmanager
 def far_away(name: str, exercise: Exercise):
-    """Judges an answer in the sandbox, in one worker as far as the judge allows it."""
+    """Judges an answer in a worker, which is not in a sandbox, as there it would not see the answers."""
+    first = FIRST.format(name=name)
 
     def judge(text: str, seed: int) -> Verdict:
-        session.start()
-        session.restarts = 0
-        source = f"{exercise.answer} = copy.deepcopy(exercise.{text})"
-        assert session.peer.ask("run", [[source, "cell 2"]])[0] == []
+        answer = f"{exercise.answer} = copy.deepcopy(exercise.{text})"
+        session.open([Cell(1, f"{first}\n{answer}")])
         return session.judge(exercise, seed)
 
-    with Session(sandbox(), [Cell(1, FIRST.format(name=name))], SECONDS) as session:
+    with Session(Settings(b"", SECONDS, bubblewrap=False)) as session:
         yield judge
 
 
@@ -117,7 +104,7 @@ def _judged(work: tuple):
 
 def measure(seeds: int, processes: int, minutes: float, far: bool) -> tuple[Counter, list[Wrong]]:
     """How many seeds each exercise was judged on, and the wrong verdicts."""
-    drawn, start = [secrets.randbits(31) for _ in range(seeds)], time.monotonic()
+    drawn, start = [secrets.randbits(127) | 1 << 127 for _ in range(seeds)], time.monotonic()
     parts = [drawn[k : k + BLOCK] for k in range(0, seeds, BLOCK)]
     work = [(name, part, start + 60 * minutes, far) for part in parts for name in names()]
     done, wrong = Counter(), []
@@ -150,9 +137,9 @@ def write(done: Counter, done_far: Counter, wrong: list[Wrong]) -> None:
     write_table(
         "grading_seeds",
         caption="Right and wrong answers judged on fresh seeds",
-        note=f"{_spread(done)} seeds an exercise in this process and {_spread(done_far)} in the sandbox, drawn anew for this run. "
+        note=f"{_spread(done)} seeds an exercise in this process and {_spread(done_far)} in a worker, drawn anew for this run. "
         + (f"Wrong verdicts on {', '.join(which)}." if which else "No verdict was wrong."),
-        columns=["chapter", "exercises", "right answers", "wrong answers", "verdicts here", "verdicts in the sandbox", "right ones rejected", "wrong ones accepted"],
+        columns=["chapter", "exercises", "right answers", "wrong answers", "verdicts here", "verdicts in a worker", "right ones rejected", "wrong ones accepted"],
         rows=rows,
     )  # fmt: skip
 
@@ -163,7 +150,7 @@ def _spread(done: Counter) -> str:
 
 
 def benchmark(seeds: int, far_seeds: int, minutes: float) -> None:
-    """Judge on so many seeds here and in the sandbox, in two processes, and write the table."""
+    """Judge on so many seeds here and in workers, in two processes, and write the table."""
     done, wrong = measure(seeds, 2, minutes, far=False)
     done_far, more = measure(far_seeds, 2, minutes, far=True)
     write(done, done_far, wrong + more)
@@ -173,7 +160,7 @@ def main() -> None:
     """Judge, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--far-seeds", type=int, default=20, help="in the sandbox, which is slower")
+    parser.add_argument("--far-seeds", type=int, default=20, help="in a worker, which is slower")
     parser.add_argument("--minutes", type=float, default=math.inf, help="of each part, at most")
     options = parser.parse_args()
     benchmark(options.seeds, options.far_seeds, options.minutes)
