@@ -3,7 +3,7 @@
     python benchmarks/grading_seeds.py --seeds 200 --far-seeds 20
 
 Every accepted answer and every mistake of every exercise is judged on inputs that it has never seen:
-in this process, then in a worker of the grader. The seeds are drawn anew at every run; a verdict that is wrong is printed with its seed.
+in this process, then in the sandbox. The seeds are drawn anew at every run; a verdict that is wrong is printed with its seed.
 """
 
 import argparse
@@ -15,19 +15,23 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from results import write_table
 
+import attncourse
 from attncourse.grading import load, names
 from attncourse.grading.compare import Close
 from attncourse.grading.exercise import Exercise, Mistakes
 from attncourse.grading.exercises import CHAPTERS, chapter_of
 from attncourse.grading.verdict import Verdict
 from attngrade import Cell
+from attngrade.sandbox import course
 from attngrade.session import Session
 from attngrade.settings import Settings
 
+COURSE = Path(attncourse.__file__).parent
 BLOCK = 5  # seeds of one exercise in one worker, before the next exercise comes
 SECONDS = 120
 # A judge may change the weights of a model, so each seed gets a copy of it.
@@ -66,7 +70,8 @@ def at_home(name: str, exercise: Exercise):
 
 @contextmanager
 def far_away(name: str, exercise: Exercise):
-    """Judges an answer in a worker, which is not in a sandbox, as there it would not see the answers."""
+    """Judges an answer in a sandbox; here alone it shows the task files, which hold the answers."""
+    course.FILES.update((f"attncourse/{x.relative_to(COURSE)}", x) for x in COURSE.rglob("*.py"))
     first = FIRST.format(name=name)
 
     def judge(text: str, seed: int) -> Verdict:
@@ -74,7 +79,7 @@ def far_away(name: str, exercise: Exercise):
         session.open([Cell(1, f"{first}\n{answer}")])
         return session.judge(exercise, seed)
 
-    with Session(Settings(b"", SECONDS, bubblewrap=False)) as session:
+    with Session(Settings(b"", SECONDS)) as session:
         yield judge
 
 
@@ -137,9 +142,9 @@ def write(done: Counter, done_far: Counter, wrong: list[Wrong]) -> None:
     write_table(
         "grading_seeds",
         caption="Right and wrong answers judged on fresh seeds",
-        note=f"{_spread(done)} seeds an exercise in this process and {_spread(done_far)} in a worker, drawn anew for this run. "
+        note=f"{_spread(done)} seeds an exercise in this process and {_spread(done_far)} in the sandbox, drawn anew for this run. "
         + (f"Wrong verdicts on {', '.join(which)}." if which else "No verdict was wrong."),
-        columns=["chapter", "exercises", "right answers", "wrong answers", "verdicts here", "verdicts in a worker", "right ones rejected", "wrong ones accepted"],
+        columns=["chapter", "exercises", "right answers", "wrong answers", "verdicts here", "verdicts in the sandbox", "right ones rejected", "wrong ones accepted"],
         rows=rows,
     )  # fmt: skip
 
@@ -150,7 +155,7 @@ def _spread(done: Counter) -> str:
 
 
 def benchmark(seeds: int, far_seeds: int, minutes: float) -> None:
-    """Judge on so many seeds here and in workers, in two processes, and write the table."""
+    """Judge on so many seeds here and in the sandbox, in two processes, and write the table."""
     done, wrong = measure(seeds, 2, minutes, far=False)
     done_far, more = measure(far_seeds, 2, minutes, far=True)
     write(done, done_far, wrong + more)
@@ -160,7 +165,7 @@ def main() -> None:
     """Judge, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--far-seeds", type=int, default=20, help="in a worker, which is slower")
+    parser.add_argument("--far-seeds", type=int, default=20, help="in the sandbox, which is slower")
     parser.add_argument("--minutes", type=float, default=math.inf, help="of each part, at most")
     options = parser.parse_args()
     benchmark(options.seeds, options.far_seeds, options.minutes)
