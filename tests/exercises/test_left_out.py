@@ -1,19 +1,18 @@
 """An exercise whose package is missing: no point for free, none lost, and one clear line that says so."""
 
 import importlib.util
-import json
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.notebooks import MASTERS, ROOT
 
 from attncourse.grading import CheckFailed, check, load, names, status
 from attncourse.grading.run_notebook import grade_notebook
-from attngrade import Cell, Graded, Submission
-from attngrade.duty import fingerprint
-from attngrade.grade import Grader
-from attngrade.report import as_json
+from attngrade import File, Graded, Result, judge
+from attngrade.session import not_found
+from attngrade.settings import Settings, fingerprint
 from attngrade.table import Run, tabulate
 
 NAME = "attention_tile"
@@ -61,38 +60,24 @@ def test_the_notebook_runs_and_is_full_without_it(tmp_path: Path, monkeypatch):
     assert [v.name for v in score.verdicts if v.status == "left out"] == [NAME]
 
 
-class NoSession:
-    """Nothing is asked of the submission."""
-
-    def __init__(self, *_):
-        self.problems = ()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def without_answer(self, exercises):
-        return {e.name for e in exercises}
-
-
 @pytest.mark.usefixtures("without_triton")
 def test_a_class_is_graded_without_it(monkeypatch):
-    monkeypatch.setattr("attngrade.grade.Session", NoSession)
-    grader = object.__new__(Grader)
-    grader.sandbox, grader.seconds = None, 1
-    anna = Submission("anna", Path("anna.ipynb"), "d", (Cell(1, "x = 1"),), ("flash_gpu",))
-    graded: Graded = grader.judge(anna, Path())
-    found = {v.name: (v.status, v.out_of) for v in graded.verdicts}
+    monkeypatch.setattr(
+        judge, "spend", lambda: None
+    )  # the limits of a judge are not for this process
+    settings, parent = Settings(secret=b"secret"), SimpleNamespace(send=lambda told: None)
+    file = judge._File(0, File("anna.ipynb", "d", b""), settings, judge.Progress(), parent)
+    session = SimpleNamespace(judge=lambda exercise, seed: not_found(exercise))
+    verdicts = tuple(file._verdict(load(x), session) for x in names("flash_gpu"))
+    found = {v.name: (v.status, v.out_of) for v in verdicts}
     assert found.pop(NAME) == ("left out", 0)
     assert set(found.values()) == {("not found", load(x).points) for x in found}
-    table = tabulate([graded], Run(official=True))
-    assert table.out_of == graded.out_of == sum(load(x).points for x in found)
-    told = {e["name"]: e["points"] for e in json.loads(as_json(table))["exercises"]}
-    assert told == {x: load(x).out_of for x in names("flash_gpu")}
-    assert told[NAME] == 0
-    assert LINE in graded.verdicts[names("flash_gpu").index(NAME)].findings
+    assert LINE in verdicts[names("flash_gpu").index(NAME)].findings
+    result = Result("anna", "d", (Graded("anna.ipynb", "d", verdicts),))
+    table = tabulate([result], Run(official=True))
+    assert table.out_of == sum(load(x).points for x in found)
+    assert {e.name: e.out_of for e in table.exercises}[NAME] == 0
+    assert table.rows[0].complete
 
 
 def test_workers_that_leave_out_something_else_are_told_apart(without_triton):
