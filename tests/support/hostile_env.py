@@ -164,7 +164,7 @@ class Service:
         self.process.wait(60)
         self.process.stdout.close()
         self.yard.close()
-        assert ended(running), processes(*map(str, running))
+        assert ended(running), [psutil.Process(pid).cmdline() for pid in filter(_runs, running)]
 
     def grade(self, order: Order, endless: bool = False):
         """The result, the seconds, and the bytes that the grader's own memory has grown by at most."""
@@ -274,12 +274,19 @@ def descendants(of: int = 0) -> set[int]:
     return {x.pid for x in root.children(recursive=True)} | ({of} if of else set())
 
 
-def ended(pids: set[int], seconds: float = 10.0) -> bool:
+def ended(pids: set[int], seconds: float = 60.0) -> bool:
     """Whether these processes end in time."""
     until = time.monotonic() + seconds
-    while any(map(psutil.pid_exists, pids)) and time.monotonic() < until:
+    while (left := list(filter(_runs, pids))) and time.monotonic() < until:
         time.sleep(0.02)
-    return not any(map(psutil.pid_exists, pids))
+    return not left
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def peak_memory(reset: bool = False) -> int:
