@@ -170,7 +170,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name):
-    before, why = peak_memory(reset=True), "larger than its memory" if "larger" in name else ""
+    before, why = peak_memory(reset=True), "larger than its memory" if "larger" in name else "."
     with pytest.raises(Lost, match=why):
         received(REFUSED[name])
     assert peak_memory() - before < 200 * MEBIBYTE
