@@ -191,7 +191,7 @@ class Sandbox:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=said,
-                    pass_fds=[theirs.fileno(), tells],
+                    pass_fds=[theirs.fileno(), *[tells][: self.official]],
                     cwd="/" if self.official else "/tmp",
                 )
                 os.close(tells)
