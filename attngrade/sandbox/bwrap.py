@@ -22,11 +22,10 @@ def command(files: int, is_root: bool, info: int) -> list[str]:
     """
     options = [f"--unshare-{x}" for x in NAMESPACES]
     if not is_root:
-        options += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
+        options += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY), "--as-pid-1"]
     options += [
         "--die-with-parent",
         "--new-session",
-        "--as-pid-1",
         "--hostname",
         "course",
         "--unsetenv",

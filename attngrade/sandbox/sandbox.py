@@ -104,7 +104,7 @@ class Sandbox:
         with suppress(psutil.Error, AttributeError):
             for process in [] if self.official else self.worker.children(recursive=True):
                 process.kill()
-            self.worker.kill()  # the first process of its namespace: all others end with it
+            self.first.kill()  # of its namespace: all others end with it
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
@@ -139,7 +139,8 @@ class Sandbox:
         memory = self.worker.memory_info()
         self._set(NPROC=0, FSIZE=0, AS=memory.vms + more, DATA=memory.data + more)
         for _ in range(MOST_ROUNDS):  # their memory would not be counted
-            running = [x for x in self.worker.children(recursive=True) if killed(x)]
+            others = {*self.first.children(recursive=True)} - {self.worker}
+            running = [x for x in others if killed(x)]
             if not running:
                 return self.group.allow(more + OVERHEAD)
         raise Lost("it does not stop to start processes")
@@ -211,10 +212,13 @@ class Sandbox:
         if self.official:
             with open(told, closefd=False) as info:
                 pid = json.load(info)["child-pid"]
-        self.worker = psutil.Process(pid)
+        self.first = psutil.Process(pid)
         ready, _ = self.pipe.receive()
+        # As root, a process of bubblewrap is the first: the kernel lets root, which has no rights left there,
+        # end it with its parent, but nobody's processes only through it.
+        self.worker = self.first.children()[0] if self.official and self.is_root else self.first
         self.filtered = ready["filter"]
-        self.group.find(pid)
+        self.group.find(self.worker.pid)
         self.at_first = self._writable()
 
     def _command(self, descriptor: int, tells: int) -> list[str]:
