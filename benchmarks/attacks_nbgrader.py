@@ -6,8 +6,10 @@ nbgrader runs them with the rights of whoever calls it, so all of this runs behi
 no place to write but an empty /tmp.
 """
 
+import hashlib
 import json
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -15,18 +17,21 @@ from collections import Counter
 from copy import deepcopy
 from pathlib import Path
 
-from nbformat.v4 import new_code_cell
+import nbformat
+from nbformat.v4 import new_code_cell, new_notebook
 from results import write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))
 
-from grader.attacks import RIGHT, WRONG  # noqa: E402
+from grader.attacks import WRONG, Attack, all_of, right  # noqa: E402
 from support import nbgrader_course as course  # noqa: E402
-from support.hostile_env import PATIENT, Yard, all_of  # noqa: E402
 from support.notebooks import read  # noqa: E402
+from support.notebooks_fixture import CHECK, SETUP  # noqa: E402
 
-from attngrade.grade import Grader  # noqa: E402
+from attngrade import File, Order  # noqa: E402
+from attngrade.grader import grade  # noqa: E402
+from attngrade.settings import Settings  # noqa: E402
 
 EXERCISE, KEPT = "causal_mask", ("causal_mask",)
 FAMILIES = ("comparisons", "checks", "liars", "peeking")
@@ -34,15 +39,24 @@ WALL = "bwrap --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp --unshare-net -
 INSIDE = "ATTNCOURSE_BEHIND_THE_WALL"
 
 
-def attacks() -> dict:
-    """By the name of a student: attacks on one exercise that leave the file and its check cell alone."""
+def attacks() -> dict[str, Attack]:
+    """By the name of a student: attacks on one exercise that stand in their cells alone."""
     return {
         f"{family}{k}": attack
         for family in FAMILIES
         for k, attack in enumerate(all_of(family))
-        if attack.exercise == EXERCISE
-        and not (attack.edit or attack.check or attack.needs or attack.earns)
+        if attack.exercise == EXERCISE and attack.plain
     }
+
+
+def by_attngrade(cells: tuple[str, ...], settings: Settings) -> float:
+    """The points that the grader of this course gives to these cells."""
+    notebook = new_notebook(cells=[*map(new_code_cell, (SETUP, *cells, CHECK))])
+    data = nbformat.writes(notebook).encode()
+    file = File("attack.ipynb", hashlib.sha256(data).hexdigest(), data)
+    result = grade(Order("mallory", (file,)), settings)
+    assert result.complete, result
+    return sum(verdict.points for verdict in result.files[0].verdicts)
 
 
 def by_nbgrader(students: dict[str, tuple[str, ...]], folder: Path) -> dict[str, float]:
@@ -77,16 +91,14 @@ def by_nbgrader(students: dict[str, tuple[str, ...]], folder: Path) -> dict[str,
 
 def main() -> None:
     """Grade them in both ways and print the table."""
-    yard = Yard(Path(tempfile.mkdtemp()))
     found = attacks()
-    filled = {student: tuple(map(yard.fill, x.cells)) for student, x in found.items()}
-    honest = {"right": (RIGHT[EXERCISE],), "wrong": (WRONG[EXERCISE],)}
-    theirs = by_nbgrader(filled | honest, Path(tempfile.mkdtemp()))
-    assert (theirs["right"], theirs["wrong"]) == (1, 0), theirs
-    with Grader(yard.secret.encode(), PATIENT) as grader:
-        ours = {
-            s: grader.grade(s, yard.hand_in(x), yard.submissions).points for s, x in found.items()
-        }
+    honest = {"right": (right(EXERCISE),), "wrong": (WRONG[EXERCISE],)}
+    students = {student: attack.cells for student, attack in found.items()} | honest
+    theirs = by_nbgrader(students, Path(tempfile.mkdtemp()))
+    settings = Settings(secrets.token_bytes(32), seconds=60)
+    ours = {student: by_attngrade(cells, settings) for student, cells in students.items()}
+    for by in (theirs, ours):
+        assert (by["right"], by["wrong"]) == (1, 0), by
     there = Counter(x.family for x in found.values())
     fooled = [Counter(found[s].family for s in found if by.get(s)) for by in (theirs, ours)]
     rows = [[family, there[family], *(by[family] for by in fooled)] for family in FAMILIES]

@@ -27,7 +27,7 @@ from attncourse.grading.exercise import Exercise, Mistakes
 from attncourse.grading.exercises import CHAPTERS, chapter_of
 from attncourse.grading.verdict import Verdict
 from attngrade import Cell
-from attngrade.sandbox import course
+from attngrade.sandbox import bwrap, course
 from attngrade.session import Session
 from attngrade.settings import Settings
 
@@ -35,7 +35,7 @@ COURSE = Path(attncourse.__file__).parent
 BLOCK = 5  # seeds of one exercise in one worker, before the next exercise comes
 SECONDS = 120
 # A judge may change the weights of a model, so each seed gets a copy of it.
-FIRST = "import copy\nfrom attncourse.grading import load\nexercise = load({name!r})"
+FIRST = "import copy\nfrom attncourse.grading.exercises import load\nexercise = load({name!r})"
 
 
 class Wrong(NamedTuple):
@@ -68,10 +68,23 @@ def at_home(name: str, exercise: Exercise):
     yield lambda text, seed: exercise.grade(copy.deepcopy(eval(f"exercise.{text}", own)), seed)
 
 
+def everything() -> list[str]:
+    """The options of bubblewrap that show the whole course; what a worker has of its own comes first."""
+    folders, shown = ("attncourse", "attncourse/grading"), []
+    for folder in folders:
+        shown += ["--perms", "0755", "--dir", f"{course.PLACE}/{folder}"]
+    for folder in folders:
+        for path in sorted((COURSE.parent / folder).iterdir()):
+            name = f"{folder}/{path.name}"
+            if name not in {*course.FILES, *folders} and path.name != "__pycache__":
+                shown += ["--ro-bind", str(path), f"{course.PLACE}/{name}"]
+    return [*shown, *course.binds()]
+
+
 @contextmanager
 def far_away(name: str, exercise: Exercise):
     """Judges an answer in a sandbox; here alone it shows the task files, which hold the answers."""
-    course.FILES.update((f"attncourse/{x.relative_to(COURSE)}", x) for x in COURSE.rglob("*.py"))
+    bwrap.binds = everything
     first = FIRST.format(name=name)
 
     def judge(text: str, seed: int) -> Verdict:
