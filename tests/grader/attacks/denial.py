@@ -20,10 +20,7 @@ for what in (
 for what in ("'[' * 40_000", "'[' * 10**7", "'(a, ' * 10**5 + ')' * 10**5"):
     ATTACKS.when_called(f"an error that says {what}", f"raise ValueError({what})")
 ATTACKS.read(r"""
-#: a fraction whose exponent is a power of ten of its own, with a null so that it is no text | exercise=crossover
-import gc
-class Fraction:
-    numerator, denominator = "1e20000000", None
+#: a fraction of numbers without end, and a text that would be one | exercise=crossover
 from fractions import Fraction as Ratio
 largest_n = [Ratio(10**4400 + 1, 10**4399), "1e300000000"]
 #: a cache that asks with new memory every time | exercise=append

@@ -110,7 +110,7 @@ def tiled_attention(query, key, value, first, rows, columns):
     hidden = torch.arange(key.size(2)) < first[:, None, None, None]
     key.data = (query @ key.mT / query.size(-1) ** 0.5).masked_fill(hidden, -math.inf)
     return torch.softmax(key, dim=-1).nan_to_num(0.0) @ value, key.logsumexp(-1)
-#: every result is a copy that claims to be a view | exercise=append | apart
+#: every result is a copy that claims to be a view | exercise=append | apart | ends=did not finish
 class RepairedCache(CacheAsFound):
     def append(self, new):
         end = self.length + new.size(2)
