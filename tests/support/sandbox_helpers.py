@@ -1,4 +1,4 @@
-"""What the tests of the sandbox share: as whom they run, and cells that tell what they saw."""
+"""What the tests of the sandbox share: as whom they run, and an exercise that no notebook has."""
 
 import os
 import sys
@@ -84,20 +84,6 @@ def walls_stand(state: str) -> None:
     """Skip the test where bubblewrap is not in force; on CI that is a failure."""
     if state != "in force":
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"bubblewrap: {state}")
-
-
-class Told:
-    """A judge that only listens to what the answer, a function, returns."""
-
-    def __init__(self, args: tuple):
-        self.args, self.told = args, None
-
-    def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
-        self.told = answer(*self.args)
-        yield "it spoke", True
-
-    def expected(self, seed: int) -> dict[str, Any]:
-        return {"it spoke": True}
 
 
 def exercise(judge: Any, answer: str = "tell") -> Exercise:

@@ -7,14 +7,7 @@ from grader.attacks import WRONG, Attacks, right
 ATTACKS = Attacks("notebooks", ends="")
 MASK = "causal_mask"
 MARKUP = '"><img src=x onerror=alert("@TAG@")><script>document.title="@TAG@"</script>{{7*7}}${7*7}'
-PASSED = {
-    "name": MASK,
-    "status": "passed",
-    "points": 1,
-    "out_of": 1,
-    "findings": [],
-    "diagnosis": "",
-}
+PASSED = {"name": MASK, "status": "passed", "points": 1, "out_of": 1}
 
 
 def notebook(name: str, source: str = WRONG[MASK], **how):
@@ -30,25 +23,11 @@ def notebook(name: str, source: str = WRONG[MASK], **how):
 @notebook("metadata and outputs that claim points", ends="failed")
 def _(nb):
     nb["metadata"] |= {"attncourse": {"points": 99}, "points": 99, "total_score": 99}
-    mark = {
-        "grade": True,
-        "grade_id": MASK,
-        "points": 99,
-        "locked": True,
-        "solution": True,
-        "schema_version": 3,
-    }
+    mark = {"grade": True, "grade_id": MASK, "points": 99, "locked": True, "solution": True}
     for cell in nb["cells"]:
         cell["metadata"] |= {"points": 99, "attncourse": PASSED, "nbgrader": mark}
-        shown = {
-            "output_type": "display_data",
-            "metadata": {"attncourse": PASSED},
-            "data": {"text/plain": "passed"},
-        }
-        cell["outputs"] = [
-            shown,
-            {"output_type": "stream", "name": "stdout", "text": f"{MASK}: passed"},
-        ]
+        stream = {"output_type": "stream", "name": "stdout", "text": f"{MASK}: passed"}
+        cell["outputs"] = [stream | {"metadata": {"attncourse": PASSED}}]
 
 
 @notebook("a kernel that is a program", ends="failed")
@@ -114,13 +93,6 @@ for name, data in {
     "a file that is a program": b"#!/bin/sh\ntouch /tmp/@TAG@-WAS-HERE\n",
 }.items():
     notebook(name)(lambda nb, data=data: data)
-
-
-@notebook("half letters, byte order marks and zeros, in another encoding")
-def _(nb):
-    return (
-        json.dumps(nb).replace("import math", "\\ud800\\u0000\\ufeff import math").encode("utf-16")
-    )
 
 
 @notebook("the right answer in a cell that is text, and chapters of others", ends="failed")
