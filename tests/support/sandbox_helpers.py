@@ -77,6 +77,8 @@ def lent() -> Iterator[tuple[Path, ...]]:
         yield tuple(found)
     finally:
         for folder in found:
+            for inside in folder.glob("*/"):  # of a judge that was killed
+                inside.rmdir()
             folder.rmdir()
 
 

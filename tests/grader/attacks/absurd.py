@@ -12,7 +12,6 @@ for expression in (
     "torch.ones(n, m).tril().to_sparse()",
     "torch.quantize_per_tensor(torch.ones(n, m), 0.1, 0, torch.quint8)",
     "torch.ones(n, m, dtype=torch.complex64).conj()",
-    "torch.empty(0, 2**40, 2**20)",
     "torch.ones(n + m).bool().as_strided((n, m), (1, 1))",
     "torch.full((n, m), math.nan)",
     "torch.as_strided(torch.ones(n, m), (n, m), (2**40, 2**40))",
@@ -26,7 +25,6 @@ for expression in (
     "causal_mask",
     "numpy.array([[object()] * m] * n)",
     "numpy.zeros((n, m), dtype=[('f%d' % i, 'i1') for i in range(1000)])",
-    "numpy.broadcast_to(True, (10**5, 10**5))",
 ):
     ATTACKS.when_called(f"an answer that returns {expression}", f"return {expression}")
 ATTACKS.read(r"""
@@ -35,6 +33,8 @@ x, y = [torch.ones(n, m, dtype=torch.bool)], {}
 x.append(x)
 y[lambda: y] = y["y"] = (x, y)
 return [x, y]
+#: an empty tensor of a huge shape, and a thousand million numbers with stride 0 | called | ends=
+return torch.empty(0, 2**40, 2**20) if n < 5 else numpy.broadcast_to(True, (10**5, 10**5))
 #: a graph as deep as memory allows | exercise=scaled_dot_product_attention | ends=
 def scaled_dot_product_attention(query, key, value):
     for _ in range(3000):

@@ -2,7 +2,7 @@
 
 from grader.attacks import Attacks
 
-ATTACKS = Attacks("bombs", "import mmap, os, socket, sys, threading, time\n", fuse=True)
+ATTACKS = Attacks("bombs", "import mmap, os, socket, sys, threading, time\nparent = os.getpid()\n", fuse=True)
 
 for line in (
     "kept = [torch.ones(2**25) for _ in range(32)]",
@@ -29,15 +29,22 @@ for folder in ("/tmp", "/dev/shm", "/run", "/var/tmp", "."):
     except OSError:
         continue
 #: memory of many processes together | called | ends= | cgroup
-children = []
-for _ in range(16):
-    children.append(os.fork())
-    if not children[-1]:
-        kept = torch.ones(2**26)
-        time.sleep(30)
-        os._exit(0)
-time.sleep(2)
-if sum(os.waitpid(child, os.WNOHANG) == (0, 0) for child in children) == 16:
+there, back = os.pipe()
+children = [os.fork() for _ in range(16) if os.getpid() == parent]
+if os.getpid() != parent:
+    kept = torch.ones(2**26)
+    os.write(back, b"x")
+    time.sleep(60)
+    os._exit(0)
+os.set_blocking(there, False)
+made = 0
+while made < 16 and all(os.waitpid(child, os.WNOHANG) == (0, 0) for child in children):
+    time.sleep(0.05)
+    try:
+        made += len(os.read(there, 99))
+    except BlockingIOError:
+        pass
+if made == 16:
     raise SystemExit("MARK-no-limit")
 #: processes that make processes | called | ends=did not finish | endless
 for _ in range(6):
