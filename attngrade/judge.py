@@ -62,7 +62,7 @@ def judge(order: Order, settings: Settings, progress: Progress, parent: Connecti
             for place, file in enumerate(order.files):
                 if place not in progress.files:
                     _File(place, file, settings, progress, parent).judge(session)
-            parent.send(("end", session.official, session.protections))
+        parent.send(("end", session.official, session.protections))  # the sandbox is gone by now
     except NotGraded as error:
         parent.send(("failed", str(error)))
     except MemoryError:
