@@ -10,6 +10,7 @@ import hmac
 import resource
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -57,6 +58,11 @@ def judge(order: Order, settings: Settings, progress: Progress, parent: Connecti
     and at last ``("end", official, protections)`` or ``("failed", why)``.
     """
     be_bounded()
+    with suppress(BrokenPipeError):  # nobody listens any more
+        _judge(order, settings, progress, parent)
+
+
+def _judge(order: Order, settings: Settings, progress: Progress, parent: Connection) -> None:
     try:
         with Session(settings) as session:
             for place, file in enumerate(order.files):
