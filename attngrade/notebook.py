@@ -126,7 +126,7 @@ def _chapters(code: list[Piece], pieces: list[Piece]) -> tuple[str, ...]:
 
 def _likeness(code: list[Piece]) -> str:
     """The same for the same code, white space apart; empty where there is hardly an answer in it."""
-    given = [(p.source, x) for p in code for x in p.answers.values() if hasattr(x, "body")]
+    given = [(p.source, x) for p in code for x in p.answers.values()]
     typed = sum(len("".join(get_source_segment(source, x).split())) for source, x in given)
     whole = "\n".join("".join(piece.source.split()) for piece in code)
     return hashlib.sha256(whole.encode()).hexdigest() if typed > BY_CHANCE else ""

@@ -49,6 +49,8 @@ def test_encodings_line_ends_and_the_older_format():
     text = json.dumps({"cells": [cell(x) for x in (SETUP, ANSWER, CHECK)]})
     for code in ("utf-8", "utf-8-sig", "utf-16", "utf-32-be"):
         assert sources(read(file(text.encode(code)))) == [SETUP, ANSWER, CHECK]
+    broken = text.encode().replace(b"import torch", b"# \xff\\nimport torch")
+    assert sources(read(file(broken))) == ["# \ufffd\n" + SETUP, ANSWER, CHECK]
     ends = [ANSWER.replace("\n", "\r\n"), ANSWER.replace("\n", "\r"), "\ufeff" + ANSWER]
     ends += [cell(ANSWER.splitlines(True)), cell(ANSWER.splitlines())]
     for one in ends:

@@ -142,6 +142,7 @@ def test_a_file_that_vanished_or_may_not_be_read(tmp_path):
     (tmp_path / "emil").mkdir(mode=0)
     (tmp_path / "fred" / "locked").mkdir(parents=True)
     (tmp_path / "fred" / "locked").chmod(0)
+    write(tmp_path / "fred" / "mine.ipynb", ANSWER, CHECK)
     code = (
         "import os, sys; from pathlib import Path\n"
         "from attngrade.submissions import contents, handed_in\n"
@@ -159,6 +160,7 @@ def test_a_file_that_vanished_or_may_not_be_read(tmp_path):
         f"dora {no_file}",
         f"emil {denied}",
         f"fred {denied}",
+        "fred ",
     ], ran.stderr
 
 
