@@ -265,6 +265,7 @@ def test_copies_of_a_cell_stay_in_order_and_a_stub_undoes_nothing():
         ("    x = 1\n    y = 2", "x = 1\ny = 2"),
         ("x = await f()", "x = await f()"),
         ("x = = 1", "x = = 1"),
+        ("if x:\n        y\n    z\n!ls", "if x:\n        y\n    z\n!ls"),
         ("def f(:\n    retrun 1", "def f(:\n    retrun 1"),
     ],
 )  # fmt: skip
