@@ -3,10 +3,12 @@
 import hashlib
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from attncourse.grading.allocations import Allocations, made_by
 from attncourse.grading.answer import Outcome, Question, RemoteAnswer, look, tensors_in
@@ -29,10 +31,7 @@ class StandIn(Far, RemoteAnswer):
         asked = [[list(x.args), x.kwargs, x.gradients] for x in calls]
         replies = self.peer.ask("each", self.far_id, asked)
         expect(isinstance(replies, list) and len(replies) == len(calls))
-        return [
-            lambda reply=reply, question=question: outcome(opened(reply), question)
-            for reply, question in zip(replies, calls, strict=True)
-        ]
+        return [partial(outcome, *x) for x in zip(replies, calls, strict=True)]
 
     def allocations(self, *args: Any) -> Allocations:
         """What its call makes on its way, as the other side says."""
@@ -52,12 +51,9 @@ class StandIn(Far, RemoteAnswer):
             return self.peer.ask("call_held", self.far_id)
 
 
-def outcome(told: Any, question: Question) -> Outcome:
-    """What the other side says of a call, if that can be.
-
-    Raises:
-        Lost: it cannot.
-    """
+def outcome(reply: Any, question: Question) -> Outcome:
+    """What the other side says of a call, or the error that it raised; `Lost` if that cannot be."""
+    told = opened(reply)
     expect(isinstance(told, tuple) and len(told) == 3)
     output, gradients, changed = told
     count = len(tensors_in((*question.args, *question.kwargs.values())))
@@ -94,11 +90,11 @@ def call(peer: Peer, far_id: int, args: tuple, kwargs: dict, state: dict | None 
     for text in said[:MOST_WARNINGS]:
         warnings.warn(str(text), stacklevel=2)
     if number is None:
-        return exchanged(result, Tensor.detach)
+        return tree_map_only(Tensor, Tensor.detach, result)
     stored = list(state["parameters"].values()) if state else []
     inputs = [x for x in (*given, *stored) if x.requires_grad]
     attached = iter(Attached.apply(peer, number, tensors(result), *inputs))
-    return exchanged(result, lambda x: next(attached))
+    return tree_map_only(Tensor, lambda x: next(attached), result)
 
 
 class Attached(torch.autograd.Function):
@@ -130,13 +126,13 @@ class Calls:
     """
 
     def __init__(self, objects: Callable[[], list], lends: bool = False):
-        self.objects, self.lends, self.held = objects, lends, []
+        self.objects, self.lends = objects, lends
         self.begin()
 
     def begin(self) -> None:
-        """Forget all graphs."""
+        """Forget all graphs, and what is held."""
         self.graphs: dict[int, tuple[list[Tensor], list[Tensor], int]] = {}
-        self.made = self.kept_bytes = 0
+        self.made, self.held = 0, []
 
     def call(self, far_id: int, args: list, kwargs: dict, state: Any, grad: bool, seed: int):
         """The result, the number of its graph, changed arguments by their places, warnings."""
@@ -144,12 +140,10 @@ class Calls:
         if self.lends:
             torch.default_generator.manual_seed(seed)
         stored = lend(answer, state) if state and self.lends else []
-        leaves = [x for x in tensors_in((*args, *kwargs.values())) if x.requires_grad]
         # as for a judge in this process: the function gets no leaf, so it may change its input in place
-        fresh = {id(x): x * 1 for x in leaves}
-        args = [fresh.get(id(x), x) for x in args]
-        kwargs = {name: fresh.get(id(x), x) for name, x in kwargs.items()}
+        args, kwargs = tree_map_only(Tensor, no_leaf, (args, kwargs))
         given = tensors_in((*args, *kwargs.values()))
+        inputs = [x for x in (*given, *stored) if x.requires_grad]
         before = [x.detach().clone() for x in given]
         with torch.set_grad_enabled(grad), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -159,7 +153,6 @@ class Calls:
         changed = {k: x.detach() for k, (x, y) in pairs if not torch.equal(x.detach(), y)}
         if not grad or not any(x.requires_grad for x in tensors(result)):
             return result, None, changed, said
-        inputs = [*fresh.values(), *(p for p in stored if p.requires_grad)]
         return result, self.keep(tensors(result), inputs), changed, said
 
     def keep(self, outputs: list[Tensor], inputs: list[Tensor]) -> int:
@@ -167,10 +160,13 @@ class Calls:
         size = sum(x.untyped_storage().nbytes() for x in (*outputs, *inputs))
         self.made += 1
         self.graphs[self.made] = outputs, inputs, size
-        self.kept_bytes += size
-        while len(self.graphs) > MOST_GRAPHS or self.kept_bytes > MOST_GRAPH_BYTES:
-            self.kept_bytes -= self.graphs.pop(next(iter(self.graphs)))[2]
+        while len(self.graphs) > MOST_GRAPHS or self.kept_bytes() > MOST_GRAPH_BYTES:
+            del self.graphs[min(self.graphs)]
         return self.made
+
+    def kept_bytes(self) -> int:
+        """Of all graphs."""
+        return sum(size for *_, size in self.graphs.values())
 
     def vjp(self, number: int, grads: list) -> list:
         """Gradients of the inputs of a call; None where none arrives."""
@@ -211,19 +207,32 @@ class Calls:
             return bounded(self.objects()[far_id](*held))
 
 
+def state_of(module: nn.Module) -> dict[str, dict]:
+    """What a layer stores, and in which mode each of its parts is."""
+    return {
+        "parameters": dict(module.named_parameters()),
+        "buffers": dict(module.named_buffers()),
+        "training": {name: bool(part.training) for name, part in module.named_modules()},
+    }
+
+
 def lend(module: nn.Module, state: dict) -> list[Tensor]:
-    """Put parameters, buffers and modes into a module; returns its parameters."""
-    parameters = dict(module.named_parameters())
+    """Put what `state_of` says into a layer; returns its parameters."""
+    # by these names alone: a scripted layer has no `get_parameter`
+    parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
     for name, value in state["parameters"].items():
         parameters[name].data = value.detach()
-    buffers = dict(module.named_buffers())
-    for name, value in state["buffers"].items():
-        if buffers.get(name) is not None:
-            buffers[name].data = value
-    parts = dict(module.named_modules())
-    for name, training in state["training"].items():
-        parts[name].training = training
+    for name in buffers.keys() & state["buffers"].keys():
+        buffers[name].data = state["buffers"][name]
+    for name, part in module.named_modules():
+        part.training = state["training"].get(name, part.training)
     return [parameters[name] for name in state["parameters"]]
+
+
+@torch.enable_grad()
+def no_leaf(x: Tensor) -> Tensor:
+    """Equal numbers; gradients flow back to ``x``."""
+    return x * 1 if x.requires_grad else x
 
 
 def tensors(x: Any) -> list[Tensor]:
@@ -233,12 +242,3 @@ def tensors(x: Any) -> list[Tensor]:
     if isinstance(x, dict):
         x = list(x.values())
     return [t for y in x for t in tensors(y)] if isinstance(x, tuple | list) else []
-
-
-def exchanged(x: Any, change: Callable) -> Any:
-    """The same structure with every tensor exchanged."""
-    if isinstance(x, Tensor):
-        return change(x)
-    if isinstance(x, dict):
-        return {k: exchanged(y, change) for k, y in x.items()}
-    return type(x)(exchanged(y, change) for y in x) if type(x) in (tuple, list) else x

@@ -31,7 +31,7 @@ class Shell:
         return timed if name == "timeit" else value
 
     def getoutput(self, *rest: Any, **options: Any) -> list[str]:
-        """``lines = !command``: nothing is run, and nothing was said."""
+        """``lines = !command`` is not run."""
         return []
 
     def __getattr__(self, name: str) -> Callable:

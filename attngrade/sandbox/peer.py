@@ -56,18 +56,15 @@ class Peer:
             Lost: the other side is gone or talks nonsense.
         """
         self._send(["ask", what, list(args)])
+        return opened(self.listen())
+
+    def listen(self) -> list:
+        """Serve the other side until it sends something else than a question."""
         while True:
             message = self._receive()
             if message[0] != "ask":
-                return opened(message)
+                return message
             self._serve(*message[1:])
-
-    def listen(self) -> None:
-        """Serve until the other side is gone."""
-        while True:
-            kind, *rest = self._receive()
-            if kind == "ask":
-                self._serve(*rest)
 
     def _serve(self, what: str, args: list) -> None:
         self.requests += 1
@@ -157,9 +154,7 @@ def opened(message: Any) -> Any:
 
 def described(error: BaseException) -> list:
     """The nearest kind that Python knows, what it says, and whether it was raised bare."""
-    kind = next(
-        (c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins"), "Exception"
-    )
+    kind = next(c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins")
     try:
         return [kind, str(error)[:MOST_TEXT], not error.args]
     except Exception:  # an error that cannot say what it is

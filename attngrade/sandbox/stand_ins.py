@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attngrade.sandbox.calls import StandIn, call
+from attngrade.sandbox.calls import StandIn, call, state_of
 from attngrade.sandbox.peer import Far, Peer
 from attngrade.sandbox.values import named
 from attngrade.sandbox.wire import expect
@@ -34,30 +34,23 @@ class FarModule(nn.Module):
         for part, kind in STATE.items():
             named = state[part]
             expect(isinstance(named, dict) and all(isinstance(x, kind) for x in named.values()))
-        for name in filter(None, state["training"]):
-            owner, name = self.place(name)
-            owner.add_module(name, nn.Module())
+        for name, x in state["training"].items():
+            if name:
+                put(self, "add_module", name, nn.Module())
+            self.get_submodule(name).training = x
         for name, x in state["parameters"].items():
-            owner, name = self.place(name)
-            owner.register_parameter(name, nn.Parameter(x.detach(), x.requires_grad))
+            put(self, "register_parameter", name, nn.Parameter(x.detach(), x.requires_grad))
         for name, x in state["buffers"].items():
-            owner, name = self.place(name)
-            owner.register_buffer(name, x)
-        for name, part in self.named_modules():
-            part.training = state["training"].get(name) is True
-
-    def place(self, name: str) -> tuple[nn.Module, str]:
-        """The part that owns ``a.b.c``, and ``c``."""
-        owner, _, last = name.rpartition(".")
-        return self.get_submodule(owner), last
+            put(self, "register_buffer", name, x)
 
     def forward(self, *args, **kwargs):
-        state = {
-            "parameters": dict(self.named_parameters()),
-            "buffers": dict(self.named_buffers()),
-            "training": {name: part.training for name, part in self.named_modules()},
-        }
-        return call(self.peer, self.far_id, args, kwargs, state)
+        return call(self.peer, self.far_id, args, kwargs, state_of(self))
+
+
+def put(layer: nn.Module, how: str, name: str, x: Any) -> None:
+    """Register it at ``a.b.c``."""
+    owner, _, last = name.rpartition(".")
+    getattr(layer.get_submodule(owner), how)(last, x)
 
 
 def stand_in(peer: Peer, described: dict) -> Any:

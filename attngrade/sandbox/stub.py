@@ -10,9 +10,8 @@ def check(name: str, answer: Any) -> None:
     _answers[name] = answer
 
 
-def hint(name: str, level: int | None = None) -> None:
+def hint(*rest: Any, **options: Any) -> None:
     """Nothing: nobody reads it."""
 
 
-def status(chapter: str = "") -> None:
-    """Nothing: nobody reads it."""
+status = hint

@@ -24,13 +24,8 @@ MOST_RESULT, MOST_RESULT_DEPTH = 5_000, 8  # of what one call returns: nodes
 MOST_KEPT = 2**28  # bytes of memory that is known over many messages
 LONG = "a result that is nested too deeply or too long"
 
-DTYPES = {
-    str(dtype).removeprefix("torch."): dtype
-    for dtype in (
-        torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.complex128,
-        torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
-    )
-}  # fmt: skip
+KINDS = "float64 float32 float16 bfloat16 complex64 complex128 bool uint8 int8 int16 int32 int64"
+DTYPES = {name: getattr(torch, name) for name in KINDS.split()}
 
 
 class Opaque:
@@ -123,6 +118,7 @@ class Packer:
 
     def pack(self, x: Any) -> Any:
         """A tree for JSON; what cannot travel becomes how it prints."""
+        x = x.item() if isinstance(x, numpy.generic) else x
         if x is None or type(x) in (bool, float):
             return x
         if isinstance(x, str):
@@ -132,11 +128,9 @@ class Packer:
             return self._tensor(x)
         if isinstance(x, numpy.ndarray):
             return self._array(x)
-        if isinstance(x, int | numpy.integer):
+        if isinstance(x, int):
             fits = int(x).bit_length() <= MOST_BITS
             return int(x) if fits else {"opaque": ["int", "a very large number"]}
-        if isinstance(x, numpy.bool_):
-            return bool(x)
         if isinstance(x, numbers.Real):  # fractions, too
             return float(x)
         if isinstance(x, tuple | list):
@@ -192,10 +186,10 @@ class Packer:
             raise Lost(f"it sent a value that makes no sense ({type(error).__name__})") from None
 
     def _leaf(self, x: Any) -> Any:
-        short = not isinstance(x, str) or not self.wary or len(x) <= MOST_TEXT
-        expect(short, "it sent a text that is too long")
-        few = not isinstance(x, int) or x.bit_length() <= MOST_BITS
-        expect(few, "it sent a number that is too long")
+        if isinstance(x, str):
+            expect(len(x) <= MOST_TEXT or not self.wary, "it sent a text that is too long")
+        elif isinstance(x, int):
+            expect(x.bit_length() <= MOST_BITS, "it sent a number that is too long")
         return x
 
     def _unpack(self, kind: str, x: Any, depth: int) -> Any:
@@ -207,7 +201,8 @@ class Packer:
             case "tensor":
                 return self._place(*x)
             case "array":
-                return self._place(*x["tensor"]).numpy()
+                made = self.unpack(x, depth)
+                return made.numpy() if isinstance(made, Tensor) else made
             case "object":
                 return self.resolve(x)
             case "opaque":

@@ -79,17 +79,15 @@ class Pipe:
         expect(all(type(size) is int and size >= 0 for size in sizes))
         expect(len(sizes) <= MOST_MEMORIES and len(set(names)) == len(names))
         self._count(sum(sizes), self.most_bytes)
-        return body, dict(zip(names, map(self._read_tensor, sizes), strict=True))
+        memory = [torch.empty(size, dtype=torch.uint8) for size in sizes]
+        for x in memory:
+            self._read(x.numpy())
+        return body, dict(zip(names, memory, strict=True))
 
     def _count(self, size: int, most: int) -> None:
         most = min(most, self.left)
         expect(size <= most, f"it sent {size:,} bytes; {most:,} are allowed")
         self.left -= size
-
-    def _read_tensor(self, size: int) -> Tensor:
-        x = torch.empty(size, dtype=torch.uint8)
-        self._read(x.numpy())
-        return x
 
     def _read(self, place: Any) -> Any:
         view, at = memoryview(place), 0

@@ -25,7 +25,7 @@ from torch import nn
 from attncourse import grading
 from attncourse.grading.isolation import torch_defaults
 from attngrade.sandbox import notebook_shell
-from attngrade.sandbox.calls import Calls, StandIn
+from attngrade.sandbox.calls import Calls, StandIn, state_of
 from attngrade.sandbox.peer import Peer
 from attngrade.sandbox.wire import Lost, Pipe
 
@@ -43,11 +43,10 @@ class Worker:
     def __init__(self, pipe: Pipe, answers: dict[str, Any]):
         self.answers = answers
         self.calls = Calls(lambda: self.peer.objects, lends=True)
-        own = {"run": self.run, "begin": self.begin, "fresh": self.fresh}
-        own |= {"module": self.module, "get": self.get}
-        called = ("call", "each", "vjp", "measure", "hold", "call_held")
-        own |= {name: getattr(self.calls, name) for name in called}
-        self.peer = Peer(pipe, "w", own, lambda peer, x: StandIn(peer, x["mine"]))
+        names = "call", "each", "vjp", "measure", "hold", "call_held"
+        served = {name: getattr(self.calls, name) for name in names}
+        served |= {x.__name__: x for x in (self.run, self.begin, self.fresh, self.module, self.get)}
+        self.peer = Peer(pipe, "w", served, lambda peer, x: StandIn(peer, x["mine"]))
         self.exercise, self.warnings = ExitStack(), ExitStack()
         gc.freeze()  # so that later collections look at what notebooks made
         self.paths, self.folder, self.environment = list(sys.path), os.getcwd(), dict(os.environ)
@@ -61,9 +60,7 @@ class Worker:
         self.answers.clear()
         self.peer.begin()
         self.calls.begin()
-        self.calls.hold([])
-        self.main = types.ModuleType("__main__")
-        sys.modules["__main__"] = self.main
+        self.main = sys.modules["__main__"] = types.ModuleType("__main__")
         self.main.__builtins__ = builtins
         notebook_shell.install(self.execute)
         reset()
@@ -103,13 +100,8 @@ class Worker:
         return found, keeps, answer
 
     def module(self, far_id: int) -> dict:
-        """What a `torch.nn.Module` stores, and in which mode each of its parts is."""
-        module = self.peer.objects[far_id]
-        return {
-            "parameters": dict(module.named_parameters()),
-            "buffers": dict(module.named_buffers()),
-            "training": {name: bool(part.training) for name, part in module.named_modules()},
-        }
+        """What a layer holds."""
+        return state_of(self.peer.objects[far_id])
 
     def get(self, far_id: int, name: str) -> Any:
         """An attribute of an object."""

@@ -224,7 +224,7 @@ def test_graphs_of_the_judge_are_bounded(monkeypatch):
     kept = Calls(lambda: [lambda x: x * 2])
     numbers = [kept.call(0, [torch.ones(500, requires_grad=True)], {}, None, True, 0)[1] for _ in range(9)]  # fmt: skip
     assert list(kept.graphs) == numbers[-2:]
-    assert kept.kept_bytes == 8000
+    assert kept.kept_bytes() == 8000
     assert kept.vjp(numbers[-1], [torch.ones(500)])[0].sum() == 1000
     with pytest.raises(RuntimeError, match="too many others"):
         kept.vjp(numbers[0], [torch.ones(500)])

@@ -116,7 +116,8 @@ def test_numbers_arrive_as_numbers():
 
 def test_what_cannot_travel_says_what_it_was():
     sparse, meta = torch.eye(2).to_sparse(), torch.empty(2, device="meta")
-    cases = [object(), {1, 2}, 10**2000, 2j, b"bytes", sparse, meta, numpy.array(["a"]), numpy.str_]
+    arrays = numpy.array(["a"]), numpy.zeros(1, numpy.uint16)
+    cases = [object(), {1, 2}, 10**2000, 2j, b"bytes", sparse, meta, numpy.str_, *arrays]
     for case in cases:
         came = across(case)
         assert type(came) is not type(case)
