@@ -33,6 +33,11 @@ class AllocationRecorder(TorchDispatchMode):
         self.known = memories(inputs)
         self.made = Allocations()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: only to keep its compiler away from here, torch would import it, which takes seconds."""
+        return False
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         given = memories((args, kwargs))

@@ -25,7 +25,7 @@ def grouped_query_attention(query, key, value):
     weights = torch.softmax(groups @ key.mT / query.size(-1) ** 0.5, dim=-1)
     return (weights @ value).unflatten(2, (-1, query.size(2))).flatten(1, 2)
 """
-HOARD = "import torch\nhoard = torch.ones(2**25)"
+HOARD = "import torch\nhoard = torch.ones(2**26)"
 
 
 @cache

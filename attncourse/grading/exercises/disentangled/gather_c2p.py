@@ -130,7 +130,7 @@ EXERCISE = Exercise(
     judge=MemoryLimited(
         Rows(definition, partial(drawn_cases, keys=False)),
         "32 queries, 32 keys, head_dim 32: little more than a number for each pair", memory,
-        Budget(partial(measured, 384, 192), RIGHT),  # a vector for every pair: 108 MiB
+        Budget(partial(measured, 512, 256), RIGHT),  # a vector for every pair: 256 MiB
     ), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "A query has at most 2 * span different answers, one for each row of the table, however many keys there are. How many "
