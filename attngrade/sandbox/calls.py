@@ -60,12 +60,10 @@ def outcome(reply: Any, question: Question) -> Outcome:
     expect(isinstance(changed, list) and all(type(k) is int and 0 <= k < count for k in changed))
     match gradients:
         case [str(kind), str(message), bool(bare)]:
-            gradients = raised(kind, message, bare)
-        case _:
-            wanted = [x for x in tensors_in(question.args) if x.is_floating_point()]
-            expect(isinstance(gradients, list))
-            expect(len(gradients) == len(wanted) * question.gradients)
-            expect(all(x is None or isinstance(x, Tensor) for x in gradients))
+            return Outcome(output, raised(kind, message, bare), changed)
+    wanted = sum(x.is_floating_point() for x in tensors_in(question.args)) * question.gradients
+    expect(isinstance(gradients, list) and len(gradients) == wanted)
+    expect(all(x is None or isinstance(x, Tensor) for x in gradients))
     return Outcome(output, gradients, changed)
 
 
@@ -104,9 +102,8 @@ class Attached(torch.autograd.Function):
     def forward(ctx, peer, number, outputs, *inputs):
         ctx.peer, ctx.number, ctx.count = peer, number, len(inputs)
         plain = [x.detach() for x in outputs]
-        ctx.mark_non_differentiable(
-            *(x for x, y in zip(plain, outputs, strict=True) if not y.requires_grad)
-        )
+        fixed = [x for x, y in zip(plain, outputs, strict=True) if not y.requires_grad]
+        ctx.mark_non_differentiable(*fixed)
         ctx.set_materialize_grads(False)
         return tuple(plain)
 
@@ -173,8 +170,8 @@ class Calls:
         if number not in self.graphs:
             raise RuntimeError("the graph of this call is gone; there were too many others since")
         outputs, inputs, _ = self.graphs[number]
-        known = zip(outputs, grads, strict=True)
-        pairs = [(y, g) for y, g in known if g is not None and y.requires_grad]
+        pairs = zip(outputs, grads, strict=True)
+        pairs = [(y, g) for y, g in pairs if g is not None and y.requires_grad]
         if not pairs or not inputs:
             return [None] * len(inputs)
         made, grads = zip(*pairs, strict=True)
@@ -187,10 +184,10 @@ class Calls:
 
     def look(self, far_id: int, args: list, kwargs: dict, gradients: bool) -> tuple:
         """The `Outcome` of a call."""
-        seen = look(self.objects()[far_id], Question(tuple(args), kwargs, gradients))
-        found = seen.gradients
+        question = Question(tuple(args), kwargs, gradients)
+        output, found, changed = look(self.objects()[far_id], question)
         found = described(found) if isinstance(found, BaseException) else found
-        return bounded(seen.output), found, seen.changed
+        return bounded(output), found, changed
 
     def measure(self, far_id: int, args: list) -> tuple:
         """What a call makes on its way."""

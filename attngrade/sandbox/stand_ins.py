@@ -53,19 +53,17 @@ def put(layer: nn.Module, how: str, name: str, x: Any) -> None:
     getattr(layer.get_submodule(owner), how)(last, x)
 
 
-def stand_in(peer: Peer, described: dict) -> Any:
-    """The stand-in of an object that the submission has described.
+KINDS = {"function": StandIn, "class": FarClass, "module": FarModule, "object": Far}
 
-    Raises:
-        Lost: no honest side describes an object like this.
-    """
+
+def stand_in(peer: Peer, described: dict) -> Any:
+    """The stand-in of an object that the submission has described; `Lost` if none is like this."""
     kind, name, number = described.get("kind"), described.get("type"), described["mine"]
-    known = isinstance(name, str) and kind in ("function", "class", "module", "object")
+    known = isinstance(name, str) and kind in KINDS
     expect(known, "it described an object of no known kind")
     if kind == "class":
         return FarClass(named(name), (), {"peer": peer, "far_id": number})
-    base = {"module": FarModule, "function": StandIn, "object": Far}[kind]
-    made = type(named(name), (base,), {})
+    made = type(named(name), (KINDS[kind],), {})
     try:
         return made(peer, number)
     except Exception:  # a layer that was never initialised: here it is none, either

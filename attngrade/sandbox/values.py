@@ -167,11 +167,7 @@ class Packer:
         return {"tensor": [self.memory.name(x), dtype, *place, needs]}
 
     def unpack(self, tree: Any, depth: int = 0) -> Any:
-        """The value of a tree.
-
-        Raises:
-            Lost: no honest side packs such a tree.
-        """
+        """The value of a tree; `Lost` if no honest side packs such a tree."""
         self.nodes += 1
         fits = self.nodes <= MOST_NODES and depth <= MOST_DEPTH
         expect(fits or not self.wary, "it sent a value that is nested too deeply or too long")

@@ -49,11 +49,7 @@ class Pipe:
         self.deadline = self.left = math.inf
 
     def send(self, body: Any, memory: dict[str, Tensor] | None = None) -> None:
-        """One message: a tree, and tensors of bytes by their names.
-
-        Raises:
-            Lost: nobody reads it.
-        """
+        """One message: a tree, and tensors of bytes by their names; `Lost` if nobody reads it."""
         memory = memory or {}
         sizes = [[name, x.numel()] for name, x in memory.items()]
         header = json.dumps([body, sizes]).encode()
@@ -62,11 +58,7 @@ class Pipe:
             self._in_time(self.sock.sendall, memoryview(x.numpy()))
 
     def receive(self) -> tuple[Any, dict[str, Tensor]]:
-        """The next message: its tree, and the memory it speaks of.
-
-        Raises:
-            Lost: it is late, too long, cut short, or no message at all.
-        """
+        """The next message: its tree, and the memory it speaks of; `Lost` if it is late, too long or none."""
         (length,) = struct.unpack("<Q", self._read(bytearray(8)))
         self._count(length, self.most_header)
         header = self._read(bytearray(length))

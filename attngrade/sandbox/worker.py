@@ -33,12 +33,7 @@ MOST_HEADER = 2**28  # bytes: cells may be long, and the grader is trusted
 
 
 class Worker:
-    """Serves the notebooks of one student, one after the other.
-
-    Args:
-        pipe: the way to the judge.
-        answers: what the notebook hands to `check`, by exercise.
-    """
+    """Serves the notebooks of one student; ``answers`` is what they hand to `check`, by exercise."""
 
     def __init__(self, pipe: Pipe, answers: dict[str, Any]):
         self.answers = answers
@@ -142,7 +137,7 @@ def main(descriptor: int, most_bytes: int, filtered: bool) -> None:
     Args:
         descriptor: of a connected socket.
         most_bytes: of one message.
-        filtered: whether system calls are denied, which is the first thing that is said.
+        filtered: whether system calls are filtered; the first thing that is said.
     """
     sys.tracebacklimit = 0  # nobody reads one here, and torch.manual_seed formats three
     pipe = Pipe(socket.socket(fileno=descriptor), most_bytes, MOST_HEADER)
