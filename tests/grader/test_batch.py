@@ -19,10 +19,9 @@ from support.notebooks_fixture import ANSWER, CHECK, SETUP, SOLVED, write
 COMMAND = sys.executable, "-m", "attngrade"
 WRONG = "def causal_mask(n, m):\n    return torch.ones(n, m, dtype=torch.bool)"
 SLOW = "import time\ntime.sleep(6)"
-QUICK = [f"q{k}" for k in range(5)]
-EARN_ONE = {"emil", "finn", "zz_slow", *QUICK}
-GRADED = {"anna", "ben", "carl", "gita", *EARN_ONE}
-UNREADABLE = {"hugo", "iris", "jan", "k\udce9v"}
+EARN_ONE = {"emil", "finn", "zz_slow"}
+GRADED = {"anna", "ben", "carl", *EARN_ONE}
+UNREADABLE = {"hugo", "iris", "k\udce9v"}
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +35,9 @@ def submissions(tmp_path_factory) -> Path:
     write(folder / "ben.ipynb", SETUP, WRONG, CHECK)
     write(folder / "emil.ipynb", "1 +", SETUP, ANSWER, ANSWER, CHECK, CHECK)
     write(folder / "finn.ipynb", SETUP, "import os\nos._exit(0)", ANSWER, CHECK)
-    write(folder / "gita.ipynb", "print('nothing of this course')")
-    for name in QUICK:
-        write(folder / f"{name}.ipynb", SETUP, f"{ANSWER}  # {name}", CHECK)
     write(folder / "zz_slow.ipynb", SETUP, SLOW, ANSWER, CHECK)
     (folder / "hugo.ipynb").write_bytes(b"%PDF-1.7 \x00\xff")
     (folder / "iris.ipynb").symlink_to("/etc/passwd")
-    (folder / "jan.ipynb").touch()
     (folder / os.fsdecode(b"k\xe9v.ipynb")).write_text("=cmd()")
     return folder
 
@@ -98,26 +93,16 @@ def rows(results):
         return {row["student"]: row for row in csv.DictReader(file)}
 
 
-def test_everybody_has_a_row_and_nobody_else(rows):
-    assert rows.keys() == GRADED | {"hugo", "iris", "jan", "k[U+DCE9]v"}
-
-
-def test_points_are_what_was_earned(rows):
+def test_everybody_has_the_points_that_were_earned_and_is_told_what_was_wrong(rows):
+    assert rows.keys() == GRADED | {"hugo", "iris", "k[U+DCE9]v"}
     full = rows["anna"]["out_of"]
     assert {name: rows[name]["total"] for name in ("anna", "carl")} == {"anna": full, "carl": full}
-    for name in EARN_ONE:
-        assert rows[name]["causal_mask"] == "1", name
-    for name in ("ben", "gita", "hugo", "iris", "jan"):
-        assert rows[name]["total"] == "0", name
-
-
-def test_what_was_wrong_stands_in_the_row(rows):
+    assert [rows[name]["causal_mask"] for name in EARN_ONE] == ["1"] * len(EARN_ONE)
+    assert [rows[name]["total"] for name in ("ben", "hugo", "iris")] == ["0"] * 3
     assert "The same work was handed in by carl." in rows["anna"]["notes"]
     assert "The same work was handed in by anna." in rows["carl"]["notes"]
     assert "Cell 2 ended the worker." in rows["finn"]["notes"]
-    assert "no answer of this course" in rows["gita"]["notes"]
     assert "is a link" in rows["iris"]["notes"]
-    assert "empty" in rows["jan"]["notes"]
     assert rows["hugo"]["notes"]
     assert not rows["ben"]["notes"]
 
@@ -132,40 +117,40 @@ def test_the_summary_says_what_a_teacher_must_know(results, rows):
     assert "Traceback" not in progress
 
 
-def test_killed_twice_and_resumed_it_is_the_same(submissions, results, tmp_path):
-    """``kill -9`` of a judge, then of the grader; then another number of workers."""
+def test_interrupted_and_killed_and_resumed_it_is_the_same(submissions, results, tmp_path):
+    """Ctrl-C; ``kill -9`` of a judge, then of the grader; then another number of workers."""
     out, same = tmp_path / "out", ("--secret-file", str(results[0] / "secret"))
-    first = start(submissions, out, *same, "--workers", "2")
+    first = start(submissions, out, *same, "--workers", "1")
     wait_for(first, out, 1)
-    judges(first)[0].kill()
-    wait_for(first, out, 4)
     running = first.children(recursive=True)
-    first.kill()
-    first.communicate()
+    with suppress(ProcessLookupError):
+        os.killpg(first.pid, signal.SIGINT)
+    said, progress = first.communicate(timeout=60)
+    assert (first.returncode, said) == (130, ""), progress
+    assert progress.rstrip().endswith("give the same command again to go on.")
+    assert "Traceback" not in progress
+    assert psutil.wait_procs(running, timeout=30)[1] == []
+
+    before = len(lines(out))
+    second = start(submissions, out, *same, "--workers", "2")
+    until = time.monotonic() + 60
+    while not (found := judges(second)) and time.monotonic() < until:
+        time.sleep(0.01)
+    found[0].kill()
+    wait_for(second, out, before + 2)
+    running = second.children(recursive=True)
+    second.kill()
+    second.communicate()
     assert psutil.wait_procs(running, timeout=30)[1] == []
     half = lines(out)
-    assert 4 <= len(half) < len(GRADED)
+    assert before + 2 <= len(half) < len(GRADED | UNREADABLE)
+
     with (out / "journal.jsonl").open("ab") as file:
         file.write(b'{"student": "anna", "digest": "')
-    second = start(submissions, out, *same, "--workers", "1")
-    progress = second.communicate(timeout=600)[1]
-    assert second.returncode == 0, progress
+    third = start(submissions, out, *same, "--workers", "1")
+    progress = third.communicate(timeout=600)[1]
+    assert third.returncode == 0, progress
     assert lines(out)[: len(half)] == half
     assert Counter(line["student"] for line in lines(out)) == dict.fromkeys(GRADED | UNREADABLE, 1)
     assert written(out) == written(results[0])
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-def test_ctrl_c_ends_everything_and_says_how_to_go_on(submissions, tmp_path):
-    out = tmp_path / "out"
-    process = start(submissions, out, "--workers", "1")
-    wait_for(process, out, 1)
-    running = process.children(recursive=True)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGINT)
-    said, progress = process.communicate(timeout=60)
-    assert process.returncode == 130, progress
-    assert said == ""
-    assert progress.rstrip().endswith("give the same command again to go on.")
-    assert "Traceback" not in progress
-    assert psutil.wait_procs(running, timeout=30)[1] == []

@@ -117,12 +117,6 @@ def answer(x, y, flag=None):
     if x.shape[0] == 2: x.mul_(2)
     return [x @ y, {"sum": x.sum(), 2: numpy.array(3.0)}, numpy.float32(1.5), set()]
 def random(): return torch.rand(())
-def deep():
-    x = []
-    for _ in range(50): x = [x]
-    return x
-def wide(): return list(range(10**6))
-def views(): return [(torch.ones(1) * 0).expand(2**24)] * 30
 """
 
 
@@ -150,9 +144,6 @@ def test_one_question_brings_outputs_gradients_and_what_was_changed():
         assert [x.shape for x in gradients] == [at_home.shape, (3, 4)]
         random = told_of(session, "random")
         assert random.results([Question(())])[0]().output == random.results([Question(())])[0]().output  # fmt: skip
-        for name in ("deep", "wide", "views"):
-            (result,) = told_of(session, name).results([Question(())])
-            assert "tensor of shape" in repr(result().output) or "too deeply" in repr(result().output)  # fmt: skip
 
 
 def test_gradients_flow_through_a_conversation():

@@ -8,13 +8,16 @@ came back, or ``{"lost": why}``.
 import contextlib
 import json
 import os
+import subprocess
 import sys
 import time
 
 from attngrade.sandbox.limits import MIB, Limits
 from attngrade.sandbox.peer import Peer
 from attngrade.sandbox.sandbox import Sandbox
+from attngrade.sandbox.stand_ins import stand_in
 from attngrade.sandbox.wire import Lost
+from support.sandbox_helpers import ENVIRONMENT, ROOT, walls_stand
 
 LIMITS = Limits(memory=2048 * MIB, files=4 * MIB)
 
@@ -30,11 +33,45 @@ def tell(box: Sandbox, peer: Peer, order: dict):
         return [grown, answer(*order["args"])]
 
 
-def stand_in(peer: Peer, what: dict):
-    """The function of the other side, which is all that these cells hand out."""
-    from attngrade.sandbox.calls import StandIn
+class Host:
+    """A process that holds a sandbox, as somebody.
 
-    return StandIn(peer, what["mine"])
+    Args:
+        start: of its command, as whom it runs; see `run_as`.
+        walls: with bubblewrap or without.
+    """
+
+    def __init__(self, start: list[str], walls: str):
+        command = [*start, sys.executable, "-m", "support.sandbox_host"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen([*command, walls], cwd=ROOT, env=ENVIRONMENT, **pipes)
+        self.about: dict = {}
+        self.walls = walls == "walls"
+        self.tell("def tell(): return 7")
+        self.ordinary = self.about["user"] != 0
+        if self.walls:
+            walls_stand(self.state("bubblewrap"))
+
+    def tell(self, source: str, *args, **how):
+        """What ``tell`` returned in the sandbox; in the second place why it did not."""
+        self.send(source, *args, **how)
+        self.about = json.loads(self.process.stdout.readline())
+        return self.about.get("told"), self.about.get("lost") or self.about.get("raised")
+
+    def send(self, source: str, *args, **how) -> None:
+        """Have a cell run; its answer is read by nobody."""
+        self.process.stdin.write(json.dumps({"source": source, "args": args} | how) + "\n")
+        self.process.stdin.flush()
+
+    def state(self, name: str) -> str:
+        """Whether a protection is in force."""
+        return next(state for what, state in self.about["protections"] if name in what)
+
+    def close(self) -> None:
+        """End it."""
+        self.process.stdin.close()
+        self.process.wait(60)
+        self.process.stdout.close()
 
 
 def main(bubblewrap: bool) -> None:
@@ -47,8 +84,8 @@ def main(bubblewrap: bool) -> None:
                 stack.close()
                 box = stack.enter_context(Sandbox(LIMITS, bubblewrap))
                 peer = Peer(box.pipe, "g", {}, stand_in, box.limited)
-            about = {"protections": box.protections, "official": box.official, "pid": os.getpid()}
-            about |= {"filtered": box.filtered, "worker": box.worker.pid, "bwrap": box.process.pid}
+            about = {"protections": box.protections, "official": box.official}
+            about |= {"pid": os.getpid(), "user": os.geteuid(), "worker": box.worker.pid}
             about |= {"cgroups": [str(x) for x in box.group.folders]}
             try:
                 peer.begin()
