@@ -7,6 +7,7 @@ from support.sandbox_helpers import MEBIBYTE, exercise, walls_stand
 
 from attncourse.grading import load
 from attngrade import Cell
+from attngrade.sandbox.sandbox import PROTECTIONS
 from attngrade.session import Session
 from attngrade.settings import Settings
 
@@ -34,11 +35,11 @@ calls.made_by = lambda answer, *args: (answer(*args), (0, 0, "", 0))[1]
 """
 
 
-@pytest.mark.parametrize(
-    "name", ["decode_without_copy", "grouped_query_attention", "linear_window"]
-)
-def test_a_worker_that_lies_about_its_memory_gains_nothing(session, name):
-    start = "import math\nimport torch\nimport torch.nn.functional as F"
+def test_a_worker_that_lies_about_its_memory_gains_nothing(session):
+    start, name = (
+        "import math\nimport torch\nimport torch.nn.functional as F",
+        "decode_without_copy",
+    )
     said = judged(session, name, start, LIES, WRONG[name])
     assert (said.status, len(said.findings)) == ("failed", 1), "right, but for its memory"
     assert "MiB" in said.findings[0]
@@ -81,10 +82,7 @@ class Within:
 
 def test_no_library_becomes_memory(session):
     ends = {(10,): {"passed"}, (40, 40): {"failed"}}  # MiB, of 60
-    counted = dict(session.protections).get(
-        "a cgroup: memory and processes of a student counted together"
-    )
-    if counted == "in force":
+    if dict(session.protections)[PROTECTIONS[2]] == "in force":  # a cgroup
         ends[200,] = {"did not finish", "failed"}
     for sizes, statuses in ends.items():
         assert judged(session, Within(), SCRATCH.format(sizes)).status in statuses, sizes
@@ -93,8 +91,8 @@ def test_no_library_becomes_memory(session):
 def test_the_limit_is_of_one_call(session):
     plain = "def tell(x): return x[:2].sum()"
     session.open([Cell(1, plain)])
-    told = [session.judge(exercise(Within()), 0).status for _ in range(12)]
-    assert told == ["passed"] * 12
+    told = [session.judge(exercise(Within()), 0).status for _ in range(4)]
+    assert told == ["passed"] * 4
     plenty = "import torch\ntell = torch.ones(2**28, dtype=torch.uint8).sum().item()"
     judged(session, "causal_mask", plenty)
     session.peer.begin()
@@ -107,7 +105,6 @@ SOURCES = {
     "copies": (COPIES, Exception),  # 128 MiB
     "shared": ("import mmap\ndef tell(x):\n    mmap.mmap(-1, 2**27)\n    return x[:2].sum()", Exception),
     "hoards": (HOARDS, MemoryError),
-    "frees what it hoarded": (HOARDS.replace("return", "kept.clear(); return"), MemoryError),
 }  # fmt: skip
 
 

@@ -193,8 +193,9 @@ def test_a_hole_without_the_policy_would_be_noticed(tab, written, tmp_path):
 def test_everybody_can_read_it(tab, written):
     folder, pages = written
     axe = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-    paths = pages["Anna Schmidt"], pages[HOSTILE[13]], "index.html"
-    for path, width, scheme in product(paths, WIDTHS.values(), ("light", "dark")):
+    cases = [*product([pages["Anna Schmidt"]], WIDTHS.values(), ("light", "dark"))]
+    cases += [(path, WIDTHS["phone"], "light") for path in (pages[HOSTILE[13]], "index.html")]
+    for path, width, scheme in cases:
         tab.page.emulate_media(color_scheme=scheme)
         tab.page.set_viewport_size({"width": width, "height": 900})
         tab.open(folder / path)
