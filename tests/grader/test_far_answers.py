@@ -1,6 +1,6 @@
 """Answers of the course judged far away get the verdicts that they get here: points, and the same sentence.
 
-Right answers and some of the wrong ones are tried, and all of them where a class or a layer travels. The worker is a
+A right answer and a wrong one are tried, and all of them where a class or a layer travels. The worker is a
 fork of this process, so that it knows the answers; ``benchmarks/grading_seeds.py`` tries all of them on many seeds.
 """
 
@@ -17,7 +17,7 @@ from attngrade import Cell
 
 SEED = 2**127 + 5
 MASK = "import torch\ndef causal_mask(n, m): return torch.arange(m) <= torch.arange(n)[:, None]"
-STYLES, MISTAKES = 2, 1
+STYLES, MISTAKES = 1, 1
 # Classes and layers: cheap to judge, and most can go wrong on the way.
 ALL_OF = {"train_reversal", "append", "head_dim"}
 
