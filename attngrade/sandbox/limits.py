@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path("/sys/fs/cgroup")
 MIB = 2**20
 IN_FORCE = "in force"
-SHARED = 1024  # processes, where others may have the same user; a cgroup counts ours alone
+SHARED = 256  # processes, where others may have the same user; a cgroup counts ours alone
 # the limit of the memory and what is used, as version 2 calls them, and as version 1 does
 MEMORY = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")
 
