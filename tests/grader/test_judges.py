@@ -29,7 +29,10 @@ def test_a_judge_that_dies_once_is_replaced(graded):
 
 def test_what_judges_die_at_is_not_graded_and_the_rest_is(graded):
     result = graded(fake_judges.dying, student="always")
-    assert result.files[0].verdicts == (RIGHT, Verdict("b", "not graded", 0, 1, ("The judge ended.",)))
+    assert result.files[0].verdicts == (
+        RIGHT,
+        Verdict("b", "not graded", 0, 1, ("The judge ended.",)),
+    )
     assert not result.complete
 
 

@@ -2,7 +2,9 @@
 
 from grader.attacks import Attacks
 
-ATTACKS = Attacks("bombs", "import mmap, os, socket, sys, threading, time\nparent = os.getpid()\n", fuse=True)
+ATTACKS = Attacks(
+    "bombs", "import mmap, os, socket, sys, threading, time\nparent = os.getpid()\n", fuse=True
+)
 
 for line in (
     "kept = [torch.ones(2**25) for _ in range(32)]",
