@@ -85,7 +85,7 @@ def test_a_forbidden_import_is_noticed():
     assert forbidden("grading", "from attncourse.steps import attention")
     assert forbidden("grading", "from attncourse import layers")
     assert forbidden("steps", "def f():\n    import attncourse.masks")
-    assert forbidden("grading", "from attngrade.far import wire")
+    assert forbidden("grading", "from attngrade.sandbox import wire")
     assert forbidden("attngrade", "import attncourse.lab.data")
 
 
