@@ -133,9 +133,15 @@ class Tab:
         self.page, self.server, self.problems = page, server, []
         page.on("request", self.check_request)
         page.on("response", lambda r: r.status < 400 or self.report(f"status {r.status}: {r.url}"))
-        page.on("requestfailed", lambda r: self.report(f"request failed: {r.url}"))
+        page.on("requestfailed", self.check_failure)
         page.on("pageerror", lambda error: self.report(f"uncaught: {error}"))
         page.on("console", lambda m: m.type != "error" or self.report(f"console: {m.text}"))
+
+    def check_failure(self, request):
+        """A page that is left early gives up its icon; anything else is a problem."""
+        gave_up = "ABORTED" in (request.failure or "") and request.url.endswith("favicon.svg")
+        if not gave_up:
+            self.report(f"request failed ({request.failure}): {request.url}")
 
     def report(self, problem):
         self.problems.append(problem)
