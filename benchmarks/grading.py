@@ -9,7 +9,6 @@ copies in one call, which is what it is best at. One student at a time, one thre
 """
 
 import argparse
-import ctypes
 import math
 import os
 import secrets
@@ -18,12 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import grading_seeds
 import nbformat
-import psutil
 import torch
 from grading_thousand import thousand
 from results import write_table
@@ -37,7 +34,6 @@ ROOT = Path(__file__).resolve().parent.parent
 GRADES = {"causal_mask", "causal_mask_answer"}
 COPIES, WARM, TIMED = 10, 1, 10
 MOST_OF_NBGRADER = 0.7
-PR_SET_CHILD_SUBREAPER = 36
 CONFIG = """c = get_config()
 c.CourseDirectory.course_id = "a"
 c.ClearSolutions.code_stub = {"python": "# your code here\\nraise NotImplementedError"}
@@ -67,35 +63,20 @@ def copies(notebook, folder: Path, count: int) -> list[Path]:
     return paths
 
 
-def adopt() -> None:
-    """Take in the processes that a sandbox leaves behind, ended ones too: what they used is then seen."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def processor_seconds() -> float:
-    """What this process and all below it have used, those that ended included."""
-    used = 0
-    for process in (own := psutil.Process(), *own.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            used += sum(process.cpu_times()[:4])
-    return used
-
-
 def points(result: Result) -> int:
     """What a student has earned."""
     assert result.complete, result
     return sum(verdict.points for file in result.files for verdict in file.verdicts)
 
 
-def ours(paths: list[list[Path]]) -> list[tuple[float, float, int]]:
-    """Wall and processor seconds of each student, and the points."""
+def ours(paths: list[list[Path]]) -> list[tuple[float, int]]:
+    """Seconds of each student, one after the other, and the points."""
     settings, found = Settings(secrets.token_bytes(32)), []
     for number, files in enumerate(paths):
         order = Order(f"s{number}", tuple(contents(path, path.parent) for path in files))
-        before, start = processor_seconds(), time.perf_counter()
+        start = time.perf_counter()
         result = grade(order, settings)
-        seconds = time.perf_counter() - start
-        found.append((seconds, processor_seconds() - before, points(result)))
+        found.append((time.perf_counter() - start, points(result)))
     return found
 
 
@@ -104,12 +85,12 @@ def exercises(path: Path) -> list[Path]:
     return sorted(path.glob("[0-9]*.ipynb"))
 
 
-def timed(folder: Path, *command: str) -> tuple[float, float]:
-    """Wall and processor seconds of a Python command that must succeed."""
+def timed(folder: Path, *command: str) -> float:
+    """Seconds of a Python command that must succeed."""
     paths = {name: str(folder) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = os.environ | paths | {"PATH": path, "OMP_NUM_THREADS": "1"}
-    before, start = processor_seconds(), time.perf_counter()
+    start = time.perf_counter()
     ran = subprocess.run(
         [sys.executable, "-m", *command],
         cwd=folder,
@@ -119,11 +100,11 @@ def timed(folder: Path, *command: str) -> tuple[float, float]:
     )
     if ran.returncode:
         raise RuntimeError(ran.stdout + ran.stderr)
-    return time.perf_counter() - start, processor_seconds() - before
+    return time.perf_counter() - start
 
 
-def nbgrader(folder: Path) -> tuple[float, float]:
-    """`nbgrader autograde` of a class: seconds of one submission, wall and processor."""
+def nbgrader(folder: Path) -> float:
+    """`nbgrader autograde` of a class: seconds of one submission."""
     solved = smallest()
     (folder / "source/m").mkdir(parents=True)
     (folder / "nbgrader_config.py").write_text(CONFIG)
@@ -135,8 +116,7 @@ def nbgrader(folder: Path) -> tuple[float, float]:
     for k in range(COPIES):
         (folder / f"submitted/s{k}/m").mkdir(parents=True)
         nbformat.write(released, folder / f"submitted/s{k}/m/n.ipynb")
-    wall, used = timed(folder, "nbgrader", "autograde", "m", "--create", "--force")
-    return wall / COPIES, used / COPIES
+    return timed(folder, "nbgrader", "autograde", "m", "--create", "--force") / COPIES
 
 
 def speed() -> None:
@@ -147,21 +127,18 @@ def speed() -> None:
         assert all(earned == 1 for *_, earned in found)
         other = Path(folder) / "nbgrader"
         other.mkdir()
-        wall, used = nbgrader(other)
-    own = [statistics.median(x) for x in zip(*found, strict=True)][:2]
-    ratio = own[1] / used
-    rows = [
-        ["attngrade", *(round(x, 2) for x in own)],
-        ["nbgrader autograde", round(wall, 2), round(used, 2)],
-    ]
+        theirs = nbgrader(other)
+    own = statistics.median(seconds for seconds, _ in found)
+    ratio = own / theirs
+    rows = [["attngrade", round(own, 2)], ["nbgrader autograde", round(theirs, 2)]]
     load = f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     write_table(
         "grading",
         caption="What one student with one small notebook costs",
         note=f"Median of {TIMED} students one after the other, each in a sandbox of its own. nbgrader gets {COPIES} "
-        f"in one call, its start shared. Ratio of the processor seconds: {ratio:.2f}; its limit of "
+        f"in one call, its start shared. Ratio: {ratio:.2f}; its limit of "
         f"{MOST_OF_NBGRADER} is {'kept' if ratio <= MOST_OF_NBGRADER else 'broken'}. Load of the machine: {load}.",
-        columns=["grader", "seconds", "processor seconds"],
+        columns=["grader", "seconds"],
         rows=rows,
     )  # fmt: skip
     print(rows, f"{ratio:.2f}", flush=True)
@@ -171,18 +148,16 @@ def whole_course() -> None:
     """One notebook of a student beside all, alone and together, and write the table."""
     paths = exercises(ROOT / "exercises" / "solutions")
     apart = ours([[path] for path in paths])
-    ((wall, used, earned),) = ours([paths])
-    alone = sum(x for _, x, _ in apart)
-    rows = [
-        [path.stem, *(round(x, 2) for x in found)] for path, found in zip(paths, apart, strict=True)
-    ]
-    rows.append(["all in one sandbox", round(wall, 2), round(used, 2), earned])
+    ((together, earned),) = ours([paths])
+    alone = sum(seconds for seconds, _ in apart)
+    rows = [[x.stem, round(took, 2), got] for x, (took, got) in zip(paths, apart, strict=True)]
+    rows.append(["all in one sandbox", round(together, 2), earned])
     write_table(
         "grading_notebooks",
         caption="The notebooks of a student, each alone and all together",
-        note=f"Solved ones. Each alone they need {alone:.0f} processor seconds, together {used:.0f}: "
+        note=f"Solved ones. Each alone they need {alone:.0f} seconds, together {together:.0f}: "
         f"{len(paths) - 1} starts of a sandbox fewer. What the longest need is what they train.",
-        columns=["notebook", "seconds", "processor seconds", "points"],
+        columns=["notebook", "seconds", "points"],
         rows=rows,
     )  # fmt: skip
     print(*rows, sep="\n", flush=True)
@@ -197,7 +172,6 @@ def main() -> None:
     parser.add_argument("--thousand", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    adopt()
     if options.thousand:
         return thousand(copies, smallest())
     speed()
