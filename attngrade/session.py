@@ -111,14 +111,17 @@ class Session:
     def limited(self, more: int, arguments: int):
         """The worker gets only so much more memory; what it has hoarded before is no way around."""
         box = self.box
-        with box.limited(more) as grown:
-            if grown - arguments > MOST_HOARDED:
-                if self.notebooks > 1:
-                    raise Crowded
-                raise MemoryError(f"before the call the notebook already holds {grown >> 20} MiB")
-            yield
-        if not box.filtered:  # the limit could not be lifted
-            self.end()
+        try:
+            with box.limited(more) as grown:
+                if grown - arguments > MOST_HOARDED:
+                    if self.notebooks > 1:
+                        raise Crowded
+                    held = f"{grown >> 20} MiB"
+                    raise MemoryError(f"before the call the notebook already holds {held}")
+                yield
+        finally:
+            if not box.filtered:  # the limit could not be lifted
+                self.end()
 
     def _start_clock(self) -> None:
         now = time.monotonic()

@@ -16,6 +16,7 @@ import psutil
 
 from attngrade import NotGraded
 from attngrade.sandbox import bwrap
+from attngrade.sandbox.confine import NOBODY
 from attngrade.sandbox.course import PLACE, roots
 from attngrade.sandbox.limits import IN_FORCE, MIB, Group, Limits
 from attngrade.sandbox.wire import Lost, Pipe
@@ -158,15 +159,10 @@ class Sandbox:
         most = {x: min(soft[x], self.kernel[x]) for x in soft}
         hard = self.kernel if self.filtered else most
         bounds = [f"--{x.lower()}={most[x]}:{hard[x]}" for x in soft]
-        ids = (
-            {"user": bwrap.NOBODY, "group": bwrap.NOBODY, "extra_groups": []}
-            if self.is_root
-            else {}
-        )
+        nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if self.is_root else {}
         command = ["prlimit", f"--pid={self.worker.pid}", *bounds]
-        if not self.worker.is_running() or subprocess.call(
-            command, stderr=subprocess.DEVNULL, **ids
-        ):
+        there = self.worker.is_running()
+        if not there or subprocess.call(command, stderr=subprocess.DEVNULL, **nobody):
             raise OSError("it is gone")
 
     def _writable(self) -> int:

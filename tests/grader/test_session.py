@@ -1,6 +1,7 @@
 """The notebooks of one student, one after the other in one sandbox; what ends it costs only who ended it."""
 
 import hashlib
+from contextlib import contextmanager
 from functools import cache
 
 import nbformat
@@ -8,7 +9,7 @@ import pytest
 from nbformat import v4
 
 from attngrade import File, Order, grader
-from attngrade.session import MOST_STARTS
+from attngrade.session import MOST_STARTS, Session
 from attngrade.settings import Settings
 
 MASK = """import torch
@@ -81,3 +82,21 @@ def test_memory_counts_where_it_was_taken(hoards_itself):
     *_, last = graded((HOARD, MASK, CHECK), (*own, GROUPED, check))
     found = verdict(last, "grouped_query_attention")
     assert found.status == ("failed" if hoards_itself else "passed"), found
+
+
+@pytest.mark.quick
+def test_a_worker_whose_limit_cannot_be_lifted_judges_no_other_answer():
+    class Box:
+        filtered, open = False, True
+        limited = contextmanager(lambda self, more: (yield 0))
+
+        def close(self):
+            self.open = False
+
+    session, box = Session(Settings(b"s" * 32)), Box()
+    session.box, session.has_run = box, True
+    with pytest.raises(MemoryError, match="too large"), session.limited(1, 0):
+        raise MemoryError("too large")
+    assert not box.open
+    assert session.box is None
+    assert not session.has_run
