@@ -1,4 +1,4 @@
-"""Who grades: controls that fail, workers of dask that die or break; what the command refuses, and why."""
+"""Who grades: controls that fail, a worker of dask that breaks; what the command refuses, and why."""
 
 import csv
 import json
