@@ -85,6 +85,7 @@ tables: $(READY) $(KERNELS)
 lint: $(READY)
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check attncourse attngrade benchmarks chapters/_ext tests tools
+	$(BIN)/mypy --no-error-summary
 
 lab: $(READY)
 	$(BIN)/jupyter lab
