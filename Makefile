@@ -11,7 +11,7 @@ MASTERS := $(wildcard exercises/solutions/*.ipynb)
 # More threads are slower on small models, and a busy machine makes it much worse.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup book test test-mechanism test-exercises test-grader test-book quick tables check lint lab run exercises bootstrap renumber new bench repository clean
+.PHONY: help setup book test test-mechanism test-exercises test-grader test-book quick tables check lint lab run exercises bootstrap renumber new bench dist repository clean
 
 help:
 	@echo "make book               build the site and say where to open it"
@@ -28,6 +28,7 @@ help:
 	@echo "make new NAME=strided   stubs for a new mechanism, from the equation to the exercises;"
 	@echo "                        KIND=mask, score or variant, EXERCISES=3 (default: variant, 1)"
 	@echo "make bench              measure the figures that the book shows"
+	@echo "make dist               build the wheel and the sdist, install each, solve an exercise with it"
 	@echo "make repository URL=... point the notebooks at your fork"
 
 # Three workers on two cores: tests of the sandbox and of the browser wait much of their time.
@@ -126,8 +127,21 @@ bench: $(BENCH)
 	$(BIN)/python benchmarks/grading.py --thousand
 	$(BIN)/python benchmarks/budgets.py
 
+# An environment that holds what was built and what it asks for, and nothing of this folder.
+INSTALLED := $(VENV)/.dist
+
+# The wheel is made from the sdist. Torch is the book's; all else is the newest that pyproject.toml allows.
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build
+	$(PYTHON) -m venv --clear $(INSTALLED)
+	$(INSTALLED)/bin/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' requirements.txt)" dist/*.whl
+	$(INSTALLED)/bin/python -I tools/try_dist.py
+	$(INSTALLED)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/*.tar.gz
+	$(INSTALLED)/bin/python -I tools/try_dist.py
+
 clean:
-	rm -rf _build $(VENV)
+	rm -rf _build dist $(VENV)
 
 repository: $(READY)
 	@test -n "$(URL)" || { echo "Name the fork: make repository URL=https://github.com/you/attncourse"; exit 1; }
