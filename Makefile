@@ -11,12 +11,13 @@ MASTERS := $(wildcard exercises/solutions/*.ipynb)
 # More threads are slower on small models, and a busy machine makes it much worse.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup book test test-mechanism test-exercises test-grader test-book quick tables check lint lab run exercises bootstrap renumber new bench dist repository clean
+.PHONY: help setup book test test-mechanism test-exercises test-grader test-book test-lowest quick tables check lint lab run exercises bootstrap renumber new bench dist repository clean
 
 help:
 	@echo "make book               build the site and say where to open it"
 	@echo "make test               build the site and run every check"
 	@echo "make test-PART          one part of it: mechanism, exercises, grader or book"
+	@echo "make test-lowest        the mechanism and the figures with the oldest releases that are allowed"
 	@echo "make quick              what a change breaks most often, in less than a minute"
 	@echo "make tables             write the tables of the book that the tests found changed"
 	@echo "make check              what CI does: make test, and nothing may be skipped"
@@ -76,6 +77,15 @@ test-grader: lint $(KERNELS)
 
 test-book: lint book $(KERNELS)
 	$(PYTEST) tests/book $(CHAPTERS)
+
+# An environment of its own. CI=true: what passes here is no proof of what the other environment does.
+LOWEST := $(VENV)/.lowest
+
+test-lowest: $(READY)
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt \
+		--editable ".[grade,class]" $$(grep -E '^(torch|pytest[a-z-]*|nbval|beartype)==' requirements.txt) pyyaml
+	CI=true $(LOWEST)/bin/python -m pytest -n 3 tests/mechanism tests/book/test_*figures.py
 
 quick: lint
 	$(PYTEST) -m quick tests
