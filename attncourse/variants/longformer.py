@@ -196,5 +196,7 @@ def masked_form(
     visible = dense(rule, b, 1, n, n).to(query.device)
     both = attention(query, key, value, attn_mask=visible), attention(*own, attn_mask=visible)
     row = is_global[:, None, :, None]
-    output, weights = (torch.where(row, y, x) for x, y in zip(*both, strict=True))
+    output, weights = (
+        torch.where(row, of_global, local) for local, of_global in zip(*both, strict=True)
+    )
     return output, weights
