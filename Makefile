@@ -11,12 +11,13 @@ MASTERS := $(wildcard exercises/solutions/*.ipynb)
 # More threads are slower on small models, and a busy machine makes it much worse.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup book test test-mechanism test-exercises test-grader test-book quick tables check lint lab run exercises bootstrap renumber new bench repository clean
+.PHONY: help setup book test test-mechanism test-exercises test-grader test-book test-lowest quick tables check lint lab run exercises bootstrap renumber new bench dist repository clean
 
 help:
 	@echo "make book               build the site and say where to open it"
 	@echo "make test               build the site and run every check"
 	@echo "make test-PART          one part of it: mechanism, exercises, grader or book"
+	@echo "make test-lowest        the mechanism and the figures with the oldest releases that are allowed"
 	@echo "make quick              what a change breaks most often, in less than a minute"
 	@echo "make tables             write the tables of the book that the tests found changed"
 	@echo "make check              what CI does: make test, and nothing may be skipped"
@@ -28,6 +29,7 @@ help:
 	@echo "make new NAME=strided   stubs for a new mechanism, from the equation to the exercises;"
 	@echo "                        KIND=mask, score or variant, EXERCISES=3 (default: variant, 1)"
 	@echo "make bench              measure the figures that the book shows"
+	@echo "make dist               build the wheel and the sdist, install each, solve an exercise with it"
 	@echo "make repository URL=... point the notebooks at your fork"
 
 # Three workers on two cores: tests of the sandbox and of the browser wait much of their time.
@@ -76,6 +78,17 @@ test-grader: lint $(KERNELS)
 test-book: lint book $(KERNELS)
 	$(PYTEST) tests/book $(CHAPTERS)
 
+# An environment of its own. CI=true: what passes here is no proof of what the other environment does. Old releases call
+# what the newest of others have deprecated.
+LOWEST := $(VENV)/.lowest
+
+test-lowest: $(READY)
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt \
+		--editable ".[grade,class]" $$(grep -E '^(torch|pytest[a-z-]*|nbval|beartype)==' requirements.txt) pyyaml "$(TRITON)"
+	CI=true $(LOWEST)/bin/python -m pytest -n 3 -W ignore::DeprecationWarning \
+		tests/mechanism tests/book/test_*figures.py
+
 quick: lint
 	$(PYTEST) -m quick tests
 
@@ -85,6 +98,7 @@ tables: $(READY) $(KERNELS)
 lint: $(READY)
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check attncourse attngrade benchmarks chapters/_ext tests tools
+	$(BIN)/mypy --no-error-summary
 
 lab: $(READY)
 	$(BIN)/jupyter lab
@@ -125,8 +139,21 @@ bench: $(BENCH)
 	$(BIN)/python benchmarks/grading.py --thousand
 	$(BIN)/python benchmarks/budgets.py
 
+# An environment that holds what was built and what it asks for, and nothing of this folder.
+INSTALLED := $(VENV)/.dist
+
+# The wheel is made from the sdist. Torch is the book's; all else is the newest that pyproject.toml allows.
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build
+	$(PYTHON) -m venv --clear $(INSTALLED)
+	$(INSTALLED)/bin/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' requirements.txt)" dist/*.whl
+	$(INSTALLED)/bin/python -I tools/try_dist.py
+	$(INSTALLED)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/*.tar.gz
+	$(INSTALLED)/bin/python -I tools/try_dist.py
+
 clean:
-	rm -rf _build $(VENV)
+	rm -rf _build dist $(VENV)
 
 repository: $(READY)
 	@test -n "$(URL)" || { echo "Name the fork: make repository URL=https://github.com/you/attncourse"; exit 1; }

@@ -1,6 +1,7 @@
 """The key-value cache, and one decoding step that reads it."""
 
 from functools import singledispatch
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -46,11 +47,11 @@ class KVCache:
         self.length = 0
 
     @classmethod
-    def of(cls, layer: MultiHeadAttention, batch: int, *sizes: int, **named: int) -> "KVCache":
+    def of(cls, layer: MultiHeadAttention, batch: int, *sizes: int, **named: Any) -> "KVCache":
         """An empty cache in the shape, dtype and device of a layer; the sizes are max_length."""
         weight, g = layer.k_proj.weight, layer.num_kv_heads
-        place = {"dtype": weight.dtype, "device": weight.device}
-        return cls(batch, g, *sizes, **named, head_dim=weight.size(0) // g, **place)
+        named |= {"head_dim": weight.size(0) // g, "dtype": weight.dtype, "device": weight.device}
+        return cls(batch, g, *sizes, **named)
 
     @property
     def max_length(self) -> int:

@@ -221,4 +221,4 @@ def dense(
     """
     b, h, i, j = (torch.arange(size) for size in (batch, heads, n, m))
     visible = mask_mod(b[:, None, None, None], h[:, None, None], i[:, None], j)
-    return torch.broadcast_to(visible, (batch, heads, n, m)).contiguous()
+    return torch.broadcast_to(torch.as_tensor(visible), (batch, heads, n, m)).contiguous()

@@ -40,14 +40,14 @@ def scaled_dot_product_attention(
                 for j in range(m):
                     if is_causal and j > i:
                         continue
-                    allowed = attn_mask is None or attn_mask.dtype != torch.bool
-                    if not (allowed or attn_mask[b, h, i, j]):
+                    entry = None if attn_mask is None else attn_mask[b, h, i, j]
+                    if entry is not None and entry.dtype == torch.bool and not entry:
                         continue
                     s = scale * (query[b, h, i] * key[b, h, j]).sum()
                     if score_mod is not None:
                         s = score_mod(s, b, h, i, j)
-                    if attn_mask is not None and attn_mask.dtype != torch.bool:
-                        s = s + attn_mask[b, h, i, j]
+                    if entry is not None and entry.dtype != torch.bool:
+                        s = s + entry
                     if s > -math.inf:
                         scores[j] = s
                 row = _softmax(scores)

@@ -89,9 +89,12 @@ def convolve(table: Tensor, kernel: Tensor) -> Tensor:
 
 def mix_heads(table: Tensor, matrix: Tensor) -> Tensor:
     """mixed(b, h, i, j) = sum_g matrix(h, g) table(b, g, i, j)."""
-    rows = [
-        sum(matrix[h, g] * table[:, g] for g in range(table.size(1))) for h in range(len(matrix))
-    ]
+    rows = []
+    for h in range(len(matrix)):
+        row = torch.zeros_like(table[:, 0])
+        for g in range(table.size(1)):
+            row = row + matrix[h, g] * table[:, g]
+        rows.append(row)
     return torch.stack(rows, dim=1)
 
 

@@ -55,7 +55,7 @@ def longformer_attention(
     visible = longformer_mask(is_global, left, right)
     local = scaled_dot_product_attention(query, key, value, visible)
     of_global = scaled_dot_product_attention(*(own or (query, key, value)), visible)
-    return tuple(
+    output, weights = (
         torch.stack(
             [
                 torch.stack([(b if g else a)[s, :, i] for i, g in enumerate(row)], dim=1)
@@ -64,6 +64,7 @@ def longformer_attention(
         )
         for a, b in zip(local, of_global, strict=True)
     )
+    return output, weights
 
 
 def longformer_layer(
@@ -74,11 +75,11 @@ def longformer_layer(
     def project(name: str, x: Tensor) -> Tensor:
         return linear(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
 
-    q, k, v, *own = (
+    q, k, v, q_own, k_own, v_own = (
         split_heads(project(f"{name}_proj", x), num_heads)
         for name in ("q", "k", "v", "q_global", "k_global", "v_global")
     )
-    heads, weights = longformer_attention(q, k, v, is_global, left, right, tuple(own))
+    heads, weights = longformer_attention(q, k, v, is_global, left, right, (q_own, k_own, v_own))
     return project("out_proj", merge_heads(heads)), weights
 
 

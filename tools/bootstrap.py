@@ -1,4 +1,5 @@
-"""Write the first cell of the notebooks, which installs the course where it is missing, such as on Colab.
+"""Write what follows from the version and the address: the first cell of the notebooks, which installs the course where
+it is missing, such as on Colab; the line of the README that installs it; the version of the citation.
 
     python tools/bootstrap.py                                             or: make bootstrap
     python tools/bootstrap.py --url https://github.com/you/attncourse     or: make repository URL=...
@@ -20,6 +21,9 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ("chapters/*.ipynb", "exercises/*.ipynb", "exercises/solutions/*.ipynb")
 ADDRESS = re.compile(r"https://[\w.-]+(/[\w.-]+)+")
 URL_LINE = re.compile(r"(?m)(^repository:\n(?:[ ]+.*\n)*?[ ]+url: *)\S+$")
+# What is replaced in these files stands in each once.
+INSTALLED = re.compile(r'(?<=pip install ")[^"]+(?:@v|==)[^"]+(?=")')
+CITED = re.compile(r"(?m)(?<=^version: )\S+$")
 CELL = """\
 # Installs the course where it is missing, as on Colab; elsewhere this cell does nothing.
 # It is the version of the course that this notebook was written for.
@@ -84,6 +88,21 @@ def write(path: Path, cell: str) -> bool:
     return changed != text
 
 
+def substitute(path: Path, pattern: re.Pattern, text: str) -> bool:
+    """Put the text where the pattern stands; was there anything to change?
+
+    Raises:
+        ValueError: it stands there not exactly once.
+    """
+    before = path.read_text(encoding="utf-8")
+    after, places = pattern.subn(lambda _: text, before)
+    if places != 1:
+        raise ValueError(f"{path} needs {pattern.pattern} once; it has it {places} times")
+    if after != before:
+        path.write_text(after, encoding="utf-8")
+    return after != before
+
+
 def move(root: Path, url: str) -> None:
     """Make this the address of the repository.
 
@@ -108,12 +127,16 @@ def main(root: Path, url: str) -> int:
             move(root, url)
         cell = rendered(root)
         paths = [path for pattern in NOTEBOOKS for path in sorted(root.glob(pattern))]
-        written = [path.relative_to(root) for path in paths if write(path, cell)]
+        written = [path for path in paths if write(path, cell)]
+        copies = (("README.md", INSTALLED, source), ("CITATION.cff", CITED, version))
+        written += [
+            root / x for x, where, what in copies if substitute(root / x, where, what(root))
+        ]
     except ValueError as error:
         print(f"{error}.", file=sys.stderr)
         return 1
     for path in written:
-        print(f"{path}: written")
+        print(f"{path.relative_to(root)}: written")
     print(f"All {len(paths)} notebooks install {source(root)}")
     return 0
 

@@ -64,7 +64,8 @@ def followers(tokens: Int[Tensor, "b n"]) -> Bool[Tensor, "b n n"]:
 
 def openings(labels: list[str]) -> Bool[Tensor, "n n"]:
     """``True`` on the bracket or quote that encloses the query and is still open; the innermost."""
-    target, opened = torch.zeros(len(labels), len(labels), dtype=torch.bool), []
+    target = torch.zeros(len(labels), len(labels), dtype=torch.bool)
+    opened: list[int] = []
     for i, label in enumerate(labels):
         if opened and labels[opened[-1]] == CLOSES.get(label):
             opened.pop()

@@ -52,6 +52,6 @@ def interpreted(program: Callable[[], None]) -> str:
 def body(function: Callable) -> str:
     """The lines of a function below its signature, as a program of their own."""
     source = textwrap.dedent(inspect.getsource(function))
-    (definition,) = ast.parse(source).body
+    definition = next(x for x in ast.parse(source).body if isinstance(x, ast.FunctionDef))
     lines = source.splitlines()[definition.body[0].lineno - 1 :]
     return textwrap.dedent("\n".join(lines)) + "\n"

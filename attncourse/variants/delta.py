@@ -130,7 +130,8 @@ class GatedDeltaAttention(GatedLinearAttention):
         beta = torch.sigmoid(self.beta_proj(x)).mT
         return F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, log_decay, beta
 
-    def attend(self, q, k, v, log_decay, beta, state) -> tuple[Tensor, Tensor]:
+    def attend(self, q, k, v, log_decay, beta, *, state):
+        """As in `GatedLinearAttention`."""
         return delta_rule(
             q, k, v, beta, log_decay=log_decay, state=state, return_state=True, chunk=self.chunk
         )

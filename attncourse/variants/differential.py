@@ -105,8 +105,9 @@ class DifferentialAttention(MultiHeadAttention):
                 f"and num_heads={num_heads}"
             )
         width = embed_dim // num_heads
-        for name in ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2"):
-            self.register_parameter(name, nn.Parameter(0.1 * torch.randn(width // 2)))
+        self.lambda_q1, self.lambda_k1, self.lambda_q2, self.lambda_k2 = (
+            nn.Parameter(0.1 * torch.randn(width // 2)) for _ in range(4)
+        )
         self.lambda_init = lambda_init(layer)
         self.norm = nn.RMSNorm(width, eps=1e-5)
 

@@ -207,8 +207,9 @@ class DisentangledAttention(SelfAttention):
             expected = (2 * span, embed_dim)
             raise ValueError(f"positions must be {expected}; got {tuple(positions.shape)}")
         self.terms, self.content, self.p2c = tuple(terms), content, p2c
-        buckets = partial(log_bucket, buckets=span, furthest=furthest)
-        self.bucket = None if furthest is None else buckets
+        self.bucket = None
+        if furthest is not None:
+            self.bucket = partial(log_bucket, buckets=span, furthest=furthest)
         if positions is None:
             positions = nn.Parameter(torch.randn(2 * span, embed_dim))
         self.positions = positions
@@ -219,12 +220,13 @@ class DisentangledAttention(SelfAttention):
     def tables(self) -> tuple[Float[Tensor, "h rows d"] | None, Float[Tensor, "h rows d"] | None]:
         """The table of positions as the keys and as the queries of all heads; ``None`` where a term is off."""
         projections = (self.pos_k_proj or self.k_proj, self.pos_q_proj or self.q_proj)
-        return tuple(
+        as_keys, as_queries = (
             split_heads(project(self.positions)[None], self.num_heads)[0]
             if name in self.terms
             else None
             for name, project in zip(("c2p", "p2c"), projections, strict=True)
         )
+        return as_keys, as_queries
 
     def terms_of(
         self, x: Float[Tensor, "b n width"]

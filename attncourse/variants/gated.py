@@ -217,7 +217,7 @@ class GatedLinearAttention(nn.Module):
                 "weights are those of a whole sequence; leave out state and return_state"
             )
         heads = self.heads(x)
-        out, state = self.attend(*heads, state)
+        out, state = self.attend(*heads, state=state)
         out = self.out_proj(merge_heads(self.norm(out)))
         if need_weights:
             return out, self.weights(*heads)
@@ -231,7 +231,8 @@ class GatedLinearAttention(nn.Module):
         log_decay = F.logsigmoid(split_heads(self.decay_proj(x), self.num_heads)) / 16
         return q, k, v, log_decay if log_decay.size(-1) > 1 else log_decay[..., 0]
 
-    def attend(self, q, k, v, log_decay, state) -> tuple[Tensor, Tensor]:
+    def attend(self, q, k, v, log_decay, *, state):
+        """The outputs of all heads, and the state behind the last token."""
         return gated_linear_attention(
             q, k, v, log_decay, state=state, return_state=True, chunk=self.chunk
         )
@@ -243,7 +244,7 @@ class GatedLinearAttention(nn.Module):
 
 @decode.register
 @torch.no_grad()
-def _(layer: GatedLinearAttention, x, cache):
+def _(layer: GatedLinearAttention, x, cache):  # type: ignore[misc]
     """A cache of a state: nothing else is kept of the tokens."""
     if not (isinstance(cache, LinearCache) and cache.layer is layer):
         raise TypeError(f"the layer decodes with a LinearCache of its own; got {cache}")

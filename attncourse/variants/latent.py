@@ -125,7 +125,7 @@ class LatentAttention(nn.Module):
 
 @decode.register
 @torch.no_grad()
-def _(layer: LatentAttention, x, cache, *, absorbed: bool = False):
+def _(layer: LatentAttention, x, cache, *, absorbed: bool = False):  # type: ignore[misc]
     """The cache has one head: latents where keys used to be, rotary keys in place of values."""
     positions = cache.positions(x.size(1))
     cached = cache.append(*layer.compress(x, positions))

@@ -173,7 +173,8 @@ class LongformerAttention(SlidingWindowAttention):
         self._check_inputs(x, x, x)
         local = self.project(x, x, x)
         projections = (self.q_global_proj, self.k_global_proj, self.v_global_proj)
-        own = tuple(split_heads(proj(x), self.num_heads) for proj in projections)
+        q, k, v = (split_heads(proj(x), self.num_heads) for proj in projections)
+        own = (q, k, v)
         if need_weights:
             out, weights = masked_form(*local, is_global, self.window_size, own)
             return self.out_proj(merge_heads(out)), weights
@@ -195,4 +196,7 @@ def masked_form(
     visible = dense(rule, b, 1, n, n).to(query.device)
     both = attention(query, key, value, attn_mask=visible), attention(*own, attn_mask=visible)
     row = is_global[:, None, :, None]
-    return tuple(torch.where(row, of_global, local) for local, of_global in zip(*both, strict=True))
+    output, weights = (
+        torch.where(row, of_global, local) for local, of_global in zip(*both, strict=True)
+    )
+    return output, weights

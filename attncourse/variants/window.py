@@ -62,7 +62,7 @@ def sliding_window_attention(
     @cache  # all blocks but those at the ends have the same mask
     def visible(n: int, m: int, ahead: int) -> Bool[Tensor, "n m"]:
         i, j = (torch.arange(length, device=key.device) for length in (n, m))
-        return rule(None, None, i[:, None] + ahead, j)
+        return torch.as_tensor(rule(0, 0, i[:, None] + ahead, j))
 
     outputs = []
     for block, rows in enumerate(query.split(ROWS, dim=2)):

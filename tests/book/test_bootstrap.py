@@ -26,7 +26,8 @@ def bootstrap(monkeypatch):
 @pytest.fixture
 def house(tmp_path):
     """A copy of what the tool reads and writes."""
-    for path in [*ALL, *(ROOT / x for x in ("_config.yml", "pyproject.toml"))]:
+    others = ("_config.yml", "pyproject.toml", "README.md", "CITATION.cff")
+    for path in [*ALL, *(ROOT / x for x in others)]:
         (tmp_path / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, tmp_path / path.relative_to(ROOT))
     (tmp_path / "attncourse").mkdir()
@@ -73,8 +74,9 @@ def test_a_new_address_changes_one_line_of_each_notebook(house):
     assert done.returncode == 0, done.stderr
     after = contents(house)
     differ = {name for name in before if before[name] != after[name]}
-    assert differ == {name for name in before if name.endswith(".ipynb")} | {"_config.yml"}
-    assert len(differ) == len(ALL) + 1
+    notebooks = {name for name in before if name.endswith(".ipynb")}
+    assert differ == notebooks | {"_config.yml", "README.md"}
+    assert len(notebooks) == len(ALL)
     for name in differ:
         old, new = changed(before[name], after[name])
         assert (old[0], new[0]) == ("-", "+")
@@ -83,14 +85,15 @@ def test_a_new_address_changes_one_line_of_each_notebook(house):
     assert contents(house) == after
 
 
-def test_a_new_version_changes_one_line_of_each_notebook(house, bootstrap):
+def test_a_new_version_changes_one_line_of_each_notebook_and_of_its_copies(house, bootstrap):
     package = house / "attncourse" / "__init__.py"
     package.write_text(package.read_text("utf-8").replace(bootstrap.version(ROOT), "10.0.1"))
     before = contents(house)
     assert run(house).returncode == 0
     lines = [changed(text, contents(house)[name]) for name, text in before.items()]
     assert {len(x) for x in lines} == {0, 2}
-    assert all("@v10.0.1" in new for _, new in filter(None, lines))
+    assert all(re.search(r"(@v|^\+version: )10\.0\.1", new) for _, new in filter(None, lines))
+    assert len([x for x in lines if x]) == len(ALL) + 2, "every notebook, README and CITATION.cff"
 
 
 def test_once_published_the_notebooks_install_from_the_index(house, bootstrap):

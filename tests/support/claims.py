@@ -51,6 +51,7 @@ def rules_compose(p):
     assert table(p, p.masks.any_of(causal, not_late))[0, 0].equal(one | ~two)
     assert table(p, p.masks.all_of()).all()
     assert not table(p, p.masks.any_of()).any()
+    assert table(p, lambda *_: True).all(), "a rule may answer with a plain bool"
 
 
 @claim

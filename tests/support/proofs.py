@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / ".proofs"
 ALWAYS = ("requirements.txt", "pyproject.toml", "tests/conftest.py", "tests/support")
-NO_SOURCES = {"__pycache__", "_build", "build"}
+NO_SOURCES = {"__pycache__", "_build", "build", "dist"}
 # What the tests of a folder depend on besides their own files. The mechanism imports no judge.
 MECHANISM = tuple(
     f"attncourse/{path.name}"

@@ -1,5 +1,7 @@
 """Small models for the figures: embeddings, attention layers with residuals, one output matrix."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
@@ -43,7 +45,7 @@ class AttentionOnly(nn.Module):
         use_rotary: bool = False,
     ):
         super().__init__()
-        self.token = nn.Embedding(vocab, embed_dim)
+        self.token: nn.Module = nn.Embedding(vocab, embed_dim)
         self.position = None if length is None else nn.Embedding(length, embed_dim)
         self.norms = nn.ModuleList(nn.LayerNorm(embed_dim) for _ in range(layers + 1))
         options = {} if num_kv_heads is None else {"num_kv_heads": num_kv_heads}
@@ -66,7 +68,7 @@ class AttentionOnly(nn.Module):
         positions = torch.arange(tokens.size(1), device=tokens.device)
         if self.position is not None:
             x = x + self.position(positions)
-        options = {"is_causal": self.is_causal, "need_weights": need_weights}
+        options: dict[str, Any] = {"is_causal": self.is_causal, "need_weights": need_weights}
         # Only what is asked for: not every attention takes a mask, or positions.
         if attn_mask is not None:
             options["attn_mask"] = attn_mask

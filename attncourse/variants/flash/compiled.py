@@ -175,7 +175,7 @@ def read(function, compiled) -> Code:
     return Code(
         kernel=function.__name__,
         constants={function.arg_names[i]: x for (i, *_), x in compiled.src.constants.items()},
-        registers=int(re.search(r"REG:(\d+)", text)[1]),
+        registers=int(re.findall(r"REG:(\d+)", text)[0]),
         shared=compiled.metadata.shared,
         warps=compiled.metadata.num_warps,
         instructions=[(int(address, 16), instruction) for address, instruction in lines],

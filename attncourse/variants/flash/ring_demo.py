@@ -101,17 +101,19 @@ def compare(is_causal: bool, device: torch.device, options: argparse.Namespace) 
     whole = [x.clone().requires_grad_() for x in inputs]
     rank, size, split = dist.get_rank(), dist.get_world_size(), options.split
     chunks = [cut(x, rank, size, split).clone().requires_grad_() for x in inputs]
-    expected = F.scaled_dot_product_attention(*whole, is_causal=is_causal)
-    expected.backward(mixture)
+    query, key, value = whole
+    expected = F.scaled_dot_product_attention(query, key, value, is_causal=is_causal)
+    wanted = (expected, *torch.autograd.grad(expected, whole, mixture))
 
-    counts = Counter()
-    output = ring_attention(*chunks, is_causal, split=split, counts=counts)
+    counts: Counter = Counter()
+    query, key, value = chunks
+    output = ring_attention(query, key, value, is_causal, split=split, counts=counts)
     forward = Counter(counts)
-    output.backward(cut(mixture, rank, size, split))
+    found = (output, *torch.autograd.grad(output, chunks, cut(mixture, rank, size, split)))
 
-    pairs = [(output, expected), *((x.grad, y.grad) for x, y in zip(chunks, whole, strict=True))]
+    pairs = zip(found, wanted, strict=True)
     differences = [(x - cut(y, rank, size, split)).abs().max().item() for x, y in pairs]
-    everyone = [None] * options.processes
+    everyone: list[tuple] = [()] * options.processes
     row = (differences, forward, counts - forward)
     dist.all_gather_object(everyone, row)
     worst = torch.tensor([row[0] for row in everyone]).amax(dim=0).tolist()

@@ -70,8 +70,8 @@ class Ring:
 def check_agreement(ring: Ring, inputs: tuple, **options: object) -> None:
     """Refuse, in every process, what differs between processes: it would hang, or give wrong numbers."""
     names = ("query", "key", "value")
-    ours = [f"{x} {tuple(y.shape)} {y.dtype}" for x, y in zip(names, inputs, strict=True)]
-    ours = ", ".join(ours + [f"{name}={value}" for name, value in options.items()])
+    shapes = [f"{x} {tuple(y.shape)} {y.dtype}" for x, y in zip(names, inputs, strict=True)]
+    ours = ", ".join(shapes + [f"{name}={value}" for name, value in options.items()])
     # A checksum is enough to know, and cheap; the words travel only if there is something to say.
     checksum = torch.tensor([zlib.crc32(ours.encode())], device=inputs[0].device)
     checksums = [torch.empty_like(checksum) for _ in range(ring.size)]

@@ -90,8 +90,8 @@ def backward(
             # All query heads of a group add to the one key/value head that they read.
             dk[..., columns, :] += (ds.mT @ q[..., rows, :]).sum(dim=2, keepdim=True)
             dv[..., columns, :] += (p.mT @ do[..., rows, :]).sum(dim=2, keepdim=True)
-    gradients = (dq.flatten(1, 2) * scale, dk.squeeze(2), dv.squeeze(2))
-    return tuple(g.to(x.dtype) for g, x in zip(gradients, (query, key, value), strict=True))
+    dq, dk, dv = dq.flatten(1, 2) * scale, dk.squeeze(2), dv.squeeze(2)
+    return dq.to(query.dtype), dk.to(key.dtype), dv.to(value.dtype)
 
 
 def tile_scores(q: Tensor, k: Tensor, rows: slice, columns: slice, seen: Tensor | None) -> Tensor:
