@@ -6,10 +6,12 @@ import nbformat
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CHAPTERS = sorted(ROOT.glob("chapters/*.ipynb"))
+CHAPTERS = sorted(ROOT.glob("chapters/[0-9][0-9]_*.ipynb"))
+# Pages that run, but teach nothing: they have no number, and the form of a chapter is not asked of them.
+PAGES = sorted(set(ROOT.glob("chapters/*.ipynb")) - set(CHAPTERS))
 MASTERS = sorted(ROOT.glob("exercises/solutions/*.ipynb"))
 STUDENTS = sorted(ROOT.glob("exercises/*.ipynb"))
-EXECUTED = [*CHAPTERS, *MASTERS]
+EXECUTED = [*CHAPTERS, *PAGES, *MASTERS]
 ALL = [*EXECUTED, *STUDENTS]
 
 # Chapters in the form that they had before they were told anew. One that is told anew loses its line here:
