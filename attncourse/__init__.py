@@ -6,6 +6,7 @@
 
 from attncourse import cost, lab, masks, positions, scores, spec, steps
 from attncourse.cache import KVCache, cached_attention, decode
+from attncourse.factory import ATTENTION_TYPES, get_attention
 from attncourse.lab.models import AttentionOnly, Translator
 from attncourse.layers import (
     CausalSelfAttention,
@@ -20,9 +21,15 @@ from attncourse.layers import (
 )
 from attncourse.positions import rotary, sinusoidal
 from attncourse.steps import attention, scaled_dot_product_attention
-from attncourse.variants.bigbird import bigbird_attention, bigbird_mask, bigbird_plan
-from attncourse.variants.delta import GatedDeltaAttention, delta_rule
+from attncourse.variants.bigbird import (
+    BigBirdAttention,
+    bigbird_attention,
+    bigbird_mask,
+    bigbird_plan,
+)
+from attncourse.variants.delta import DeltaAttention, GatedDeltaAttention, delta_rule
 from attncourse.variants.differential import DifferentialAttention, differential_attention
+from attncourse.variants.dilated import DilatedAttention
 from attncourse.variants.disentangled import (
     DisentangledAttention,
     disentangled_attention,
@@ -43,17 +50,21 @@ from attncourse.variants.sinks import (
     softmax_with_sink,
 )
 from attncourse.variants.streaming import SinkCache, streaming_attention
-from attncourse.variants.talking_heads import talking_heads_attention
+from attncourse.variants.talking_heads import TalkingHeadsAttention, talking_heads_attention
 from attncourse.variants.window import SlidingWindowAttention, sliding_window_attention
 
 # The only place: pyproject.toml and the first cell of the notebooks read it here.
 __version__ = "0.6.0"
 
 __all__ = [
+    "ATTENTION_TYPES",
     "AttentionOnly",
+    "BigBirdAttention",
     "CausalSelfAttention",
     "CrossAttention",
+    "DeltaAttention",
     "DifferentialAttention",
+    "DilatedAttention",
     "DisentangledAttention",
     "DocumentBiasAttention",
     "GatedAttention",
@@ -73,6 +84,7 @@ __all__ = [
     "SinkAttention",
     "SinkCache",
     "SlidingWindowAttention",
+    "TalkingHeadsAttention",
     "Translator",
     "attention",
     "bigbird_attention",
@@ -87,6 +99,7 @@ __all__ = [
     "disentangled_attention",
     "flash_attention",
     "gated_linear_attention",
+    "get_attention",
     "group_kv_heads",
     "lab",
     "linear_attention",

@@ -7,6 +7,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attncourse.cache import decode
+from attncourse.layers import SelfAttention
+from attncourse.masks import dense
 from attncourse.mods import Index, MaskMod
 
 
@@ -150,3 +153,68 @@ def _check(query, key, value, plan, block_size) -> None:
             f"the plan is for {plan.blocks.size(0)} heads and {plan.num_blocks} blocks of "
             f"{block_size} tokens; got query {tuple(query.shape)}. Make another plan, for seq / block_size blocks"
         )
+
+
+class BigBirdAttention(SelfAttention):
+    """Self-attention by BigBird's blocks; the plan is drawn from the seed, anew for every length.
+
+        head_h = bigbird_attention(x W_h^Q, x W_h^K, x W_h^V, plan, block_size)
+
+    Args:
+        embed_dim, num_heads, bias: as in `MultiHeadAttention`.
+        block_size: tokens of a block; a sequence is a multiple of it.
+        num_random: random blocks of a row; fewer where a short sequence has no others left.
+        seed: of the plan. Layers of a model should have different ones.
+
+    It takes no mask: the first block reads all tokens, so the layer cannot be causal.
+
+    Raises:
+        ValueError: a sequence of another length, a mask, ``is_causal``, or what `MultiHeadAttention` refuses.
+
+    Cost: see `bigbird_attention`; with ``need_weights`` all n n pairs are computed.
+    Reduces to: `SelfAttention` when there are no more than 4 blocks.
+    Source: zaheer2020, section 2, and appendix D for the blocks.
+    Chapter: 14_global_local.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        block_size: int,
+        num_random: int = 3,
+        *,
+        seed: int = 0,
+        bias: bool = True,
+    ):
+        super().__init__(embed_dim, num_heads, bias=bias)
+        self.block_size, self.num_random, self.seed = block_size, num_random, seed
+
+    def plan(self, n: int) -> BigBirdPlan:
+        """Who reads whom in a sequence of n tokens."""
+        num_blocks, rest = divmod(n, self.block_size)
+        if rest or not num_blocks:
+            raise ValueError(
+                f"the sequence must be a multiple of block_size={self.block_size}; got {n} tokens. Pad it, or "
+                f"choose another block_size"
+            )
+        num_random = min(self.num_random, max(0, num_blocks - 5))
+        return bigbird_plan(num_blocks, num_random, self.num_heads, self.seed)
+
+    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
+        if is_causal or attn_mask is not None:
+            raise ValueError(
+                "the first and the last block of BigBird read all tokens, and all read them, so it takes no "
+                "mask; got is_causal or an attn_mask"
+            )
+        plan = self.plan(q.size(2))
+        if not need_weights:
+            return bigbird_attention(q, k, v, plan, self.block_size), None
+        rule = bigbird_mask(plan, self.block_size)
+        visible = dense(rule, 1, self.num_heads, q.size(2), k.size(2)).to(q.device)
+        return super()._attend(q, k, v, visible, False, True)
+
+
+@decode.register
+def _(layer: BigBirdAttention, x, cache, **options):
+    raise TypeError(f"{type(layer).__name__} does not decode: call it on all tokens")

@@ -124,11 +124,14 @@ class GatedDeltaAttention(GatedLinearAttention):
         q, k, v = (
             split_heads(proj(x), self.num_heads) for proj in (self.q_proj, self.k_proj, self.v_proj)
         )
+        beta = torch.sigmoid(self.beta_proj(x)).mT
+        return F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, self.log_decay(x), beta
+
+    def log_decay(self, x: Tensor) -> Float[Tensor, "b h n"] | Float[Tensor, "b h n d"]:
+        """Minus how fast the state fades at each token."""
         faster = F.softplus(split_heads(self.decay_proj(x), self.num_heads))
         log_decay = -self.rate.exp()[:, None, None] * faster
-        log_decay = log_decay if log_decay.size(-1) > 1 else log_decay[..., 0]
-        beta = torch.sigmoid(self.beta_proj(x)).mT
-        return F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, log_decay, beta
+        return log_decay if log_decay.size(-1) > 1 else log_decay[..., 0]
 
     def attend(self, q, k, v, log_decay, beta, *, state):
         """As in `GatedLinearAttention`."""
@@ -141,3 +144,25 @@ class GatedDeltaAttention(GatedLinearAttention):
         decay = decay_between(total)
         written = solve(k, decay, beta[..., None], torch.diag_embed(beta))
         return decayed_products(q / math.sqrt(q.size(-1)), k, decay) @ written
+
+
+class DeltaAttention(GatedDeltaAttention):
+    """Causal multi-head attention by the delta rule, without a decay: what is not corrected stays for good.
+
+        head_h = norm(delta_rule(q / |q|, k / |k|, v, sigmoid(x W^B)_h))
+
+    Args:
+        embed_dim, num_heads, chunk: as in `GatedDeltaAttention`.
+
+    Reduces to: `GatedDeltaAttention` whose decays are 1.
+    Source: yang2024delta; without the short convolution over queries, keys and values.
+    Chapter: 19_gated_delta.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, *, chunk: int = 64):
+        super().__init__(embed_dim, num_heads, chunk=chunk)
+        del self.decay_proj, self.rate
+
+    def log_decay(self, x: Tensor) -> Float[Tensor, "b h n"]:
+        """0: nothing fades."""
+        return x.new_zeros(x.size(0), self.num_heads, x.size(1))

@@ -2,8 +2,10 @@
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
+from attncourse.cache import decode
+from attncourse.layers import SelfAttention
 from attncourse.steps import add_causal, mask, mix, normalize, repeat_heads, score
 
 
@@ -60,3 +62,40 @@ def talking_heads_attention(
     scores = mix_heads(score(query, key, scale), before)
     weights = mix_heads(normalize(mask(scores, attn_mask)), after)
     return mix(weights, value), weights
+
+
+class TalkingHeadsAttention(SelfAttention):
+    """Self-attention whose heads learn to mix their scores and their weights; at the start each keeps its own.
+
+        heads = talking_heads_attention(x W^Q, x W^K, x W^V, before, after)
+
+    Args:
+        embed_dim, num_heads, options: as in `MultiHeadAttention`, without dropout.
+
+    Raises:
+        ValueError: dropout, or what `MultiHeadAttention` refuses.
+
+    Cost: 2 num_heads^2 parameters more than `MultiHeadAttention`; torch has no fused version, so the n m weights
+        are stored.
+    Reduces to: `SelfAttention` as long as both matrices are the identity, as they start.
+    Source: shazeer2020b.
+    Chapter: 17_multi_token.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, **options):
+        super().__init__(embed_dim, num_heads, **options)
+        if self.dropout:
+            raise ValueError(
+                f"TalkingHeadsAttention has no dropout; got {self.dropout}, leave it at 0"
+            )
+        self.before = nn.Parameter(torch.eye(num_heads))
+        self.after = nn.Parameter(torch.eye(num_heads))
+
+    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
+        options = {"attn_mask": attn_mask, "is_causal": is_causal}
+        return talking_heads_attention(q, k, v, self.before, self.after, **options)
+
+
+@decode.register
+def _(layer: TalkingHeadsAttention, x, cache, **options):
+    raise TypeError(f"{type(layer).__name__} does not decode: call it on all tokens")

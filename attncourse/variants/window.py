@@ -130,7 +130,11 @@ class SlidingWindowAttention(SelfAttention):
             dropout_p = self.dropout if self.training else 0.0
             out = sliding_window_attention(q, k, v, window, enable_gqa=shared, dropout_p=dropout_p)
             return out, None
-        visible = dense(sliding_window(*window), 1, 1, q.size(2), k.size(2))[0, 0].to(q.device)
+        return self._masked(sliding_window(*window), q, k, v, attn_mask, need_weights)
+
+    def _masked(self, rule: MaskMod, q, k, v, attn_mask, need_weights):
+        """All pairs are computed, and those that the rule forbids are hidden."""
+        visible = dense(rule, 1, 1, q.size(2), k.size(2))[0, 0].to(q.device)
         if attn_mask is not None:
             check_mask(attn_mask, axes=4)
             is_bool = attn_mask.dtype == torch.bool

@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "layers": GROUND,
     "cache": (*GROUND, "layers"),
     "variants": ("mods", *GROUND, "layers", "cache", "variants"),
+    "factory": ("layers", "variants"),
     "lab": (*GROUND, "layers", "cache", "variants", "lab"),
     "show": ("show",),
     "grading": ("grading", "spec", "spec_sparse", "spec_scores", "spec_linear"),

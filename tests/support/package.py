@@ -21,6 +21,7 @@ MODULES = {  # in the order of their imports
     "tiled": "variants.flash.tiled",
     "flash": "variants.flash",
     "window": "variants.window",
+    "dilated": "variants.dilated",
     "longformer": "variants.longformer",
     "bigbird": "variants.bigbird",
     "reach": "lab.reach",
