@@ -130,13 +130,6 @@ def test_decoding_goes_on_behind_the_factory():
     torch.testing.assert_close(torch.cat(parts, dim=1), layer(x))
 
 
-@pytest.mark.parametrize("name", ["dilated", "bigbird", "talking_heads"])
-def test_what_no_cache_can_continue_is_refused(name):
-    layer = made(name)
-    with pytest.raises(TypeError, match=f"{type(layer).__name__} does not decode"):
-        attncourse.decode(layer, torch.zeros(1, 1, WIDTH), attncourse.KVCache.of(layer, 1, 5))
-
-
 def test_a_latent_has_the_proportions_of_its_source():
     layer = get_attention("mla", 512, 8)
     assert layer.latent_norm.normalized_shape == (256,)

@@ -19,7 +19,9 @@ HOMES = {
     **dict.fromkeys(("cache", "latent"), ("cases_shared", "claims_cache")),
     **dict.fromkeys(("online", "tiled", "flash"), ("cases_flash", "claims_flash")),
     **dict.fromkeys(("window", "rolling"), ("cases_window", "claims_window")),
-    **dict.fromkeys(("longformer", "bigbird", "reach"), ("cases_global", "claims_global")),
+    "dilated": ("cases_window", "claims_layers"),
+    "bigbird": ("cases_global", "claims_global", "claims_layers"),
+    **dict.fromkeys(("longformer", "reach"), ("cases_global", "claims_global")),
     "linear": ("cases_linear", "claims_linear"),
     **dict.fromkeys(("gated", "delta"), ("cases_gated", "claims_gated")),
     **dict.fromkeys(("sinks", "streaming"), ("cases_sinks", "claims_sinks")),
@@ -27,7 +29,8 @@ HOMES = {
     **dict.fromkeys(
         ("disentangled", "document_bias"), ("cases_disentangled", "claims_disentangled")
     ),
-    **dict.fromkeys(("multi_token", "talking_heads"), ("cases_multi_token", "claims_multi_token")),
+    "multi_token": ("cases_multi_token", "claims_multi_token"),
+    "talking_heads": ("cases_multi_token", "claims_multi_token", "claims_layers"),
 }
 DEAR = {
     "scores x 300",

@@ -198,7 +198,26 @@ def delta_layer(p, s):
     return layered(p, s, layer, gates, gates_shut)
 
 
+@variant("DeltaAttention", n=5, m=5, d=4)
+def plain_delta_layer(p, s):
+    torch.manual_seed(0)
+    layer = of(p, "delta").DeltaAttention(s.h * s.d, s.h, chunk=2)
+
+    def gates(layer, x):
+        beta = torch.sigmoid(per_head(x, layer.beta_proj, s.h))
+        return 0 * beta, beta
+
+    def nothing_fades(layer, x, projected, behind):
+        gated = of(p, "delta").GatedDeltaAttention(s.h * s.d, s.h).double()
+        gated.load_state_dict(layer.state_dict(), strict=False)
+        torch.nn.init.constant_(gated.rate, -torch.inf)
+        return layer(x), gated(x)
+
+    return layered(p, s, layer, gates, nothing_fades)
+
+
 MUTANTS += [
+    ("delta", "x.new_zeros(x.size(0), self.num_heads, x.size(1))", "x.new_zeros(x.size(0), self.num_heads, x.size(1)) - 0.02"),
     ("gated", "1 / math.sqrt(query.size(-1)) if scale is None else scale", "1.0 if scale is None else scale"),
     ("gated", "query * scale, key, value, log_decay)), strict=True\n    ):\n        total = g.cumsum(dim=2)", "query * scale, key, value, log_decay)), strict=True\n    ):\n        total = g"),
     ("gated", ".triu(1)[:, :, None]", ".triu(2)[:, :, None]"),

@@ -1,5 +1,6 @@
 """Attention with a window and global tokens, and attention to planned blocks, among the variants."""
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -8,6 +9,7 @@ import torch.nn.functional as F
 from attncourse import spec_sparse as spec
 from attncourse.spec import scaled_dot_product_attention
 from support.cases import Variant, draw, mix, variant
+from support.cases_layers import layered
 from support.cases_shared import heads_of
 from support.mutants import MUTANTS
 from support.oracles import flex
@@ -140,7 +142,35 @@ def bigbird(p, s):
     )
 
 
+@variant("BigBirdAttention", h=2, n=14, m=14, d=5)
+def bigbird_layer(p, s):
+    """Blocks of 2 tokens, and one block where the length is odd."""
+    torch.manual_seed(0)
+    size = 2 if s.n % 2 == 0 else s.n
+    layer = module(p, "bigbird").BigBirdAttention(s.h * s.d, s.h, size, 9, seed=1)
+    (x,) = draw((s.b, s.n, s.h * s.d))
+    plan = layer.plan(s.n)
+    visible = spec.bigbird_mask(plan.blocks, size) if plan.num_blocks > 1 else None
+
+    def few_blocks(layer, _):
+        general = p.layers.SelfAttention(s.h * s.d, s.h).double()
+        general.load_state_dict(layer.state_dict())
+        few = x[:, : 4 * size] if s.n > 4 * size else x
+        return layer(few), general(few)
+
+    return replace(layered(s, layer, [x], few_blocks, visible), masked=None, dropped=None)
+
+
 MUTANTS += [
+    ("bigbird", "max(0, num_blocks - 5))\n        return", "max(0, num_blocks - 6))\n        return"),
+    ("bigbird", "return bigbird_attention(q, k, v, plan, self.block_size), None", "return super()._attend(q, k, v, None, False, False)"),
+    ("bigbird", "return super()._attend(q, k, v, visible, False, True)", "return super()._attend(q, k, v, None, False, True)"),
+    ("bigbird", "dense(rule, 1, self.num_heads,", "dense(rule, 1, 1,"),
+    ("bigbird", "num_random, self.num_heads, self.seed)", "num_random, self.num_heads)"),
+    ("bigbird", "if is_causal or attn_mask is not None:", "if is_causal:"),
+    ("bigbird", "if is_causal or attn_mask is not None:", "if attn_mask is not None:"),
+    ("bigbird", "if rest or not num_blocks:", "if rest:"),
+    ("bigbird", "@decode.register\n", ""),
     ("masks", "is_global[b, q_idx] | is_global[b, kv_idx]", "is_global[b, q_idx] & is_global[b, kv_idx]"),
     ("masks", "is_global[b, q_idx] | is_global[b, kv_idx]", "is_global[b, kv_idx]"),
     ("longformer", "rule(None, None, i[:, None], j) & ~is_global[:, None, j]", "rule(None, None, i[:, None], j) | is_global[:, None, j]"),

@@ -215,7 +215,54 @@ def heads_that_talk_masked(p, s):
     return talking_heads(p, s, permuted, added=(added,), is_causal=True)
 
 
+@variant("TalkingHeadsAttention", h=4, g=2, n=5, m=5, d=4)
+def talking_layer(p, s):
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    make = module(p, "talking_heads").TalkingHeadsAttention
+    layer = make(s.h * s.d, s.h, num_kv_heads=s.g).double()
+    start = layer.before.detach().clone(), layer.after.detach().clone()
+    with torch.no_grad():
+        layer.before += draw((s.h, s.h))[0]
+        layer.after -= draw((s.h, s.h))[0]
+
+    def by_loops(x):
+        q, k, v = (
+            heads_of(layer, x, f"{a}_proj", c) for a, c in (("q", s.h), ("k", s.g), ("v", s.g))
+        )
+        parts = {"mix": layer.before, "mix_after": layer.after}
+        everything = torch.ones(s.n, s.n, dtype=torch.bool)
+        heads, weights = spec_scores.multi_token_attention(q, k, v, **parts, visible=everything)
+        return layer.out_proj(spec.merge_heads(heads)), weights
+
+    def as_at_the_start():
+        with torch.no_grad():
+            layer.before.copy_(start[0]), layer.after.copy_(start[1])
+        general = p.layers.SelfAttention(s.h * s.d, s.h, num_kv_heads=s.g).double()
+        general.load_state_dict(layer.state_dict(), strict=False)
+        return layer(x, is_causal=True), general(x, is_causal=True)
+
+    return Variant(
+        inputs=(x,),
+        run=layer,
+        stored=partial(layer, need_weights=True),
+        spec=by_loops,
+        remake=lambda weights, x: layer.out_proj(
+            spec.merge_heads(mix(weights, None, None, heads_of(layer, x, "v_proj", s.g)))
+        ),
+        limit=as_at_the_start,
+        masked=lambda mask, x: layer(x, attn_mask=mask, need_weights=True),
+        layer=layer,
+        any_sum=True,
+    )
+
+
 MUTANTS += [
+    ("talking_heads", "self.before, self.after, **options", "self.after, self.before, **options"),
+    ("talking_heads", "self.before, self.after, **options", "self.before, self.after, is_causal=is_causal"),
+    ("talking_heads", "self.before, self.after, **options", "self.before, self.after, attn_mask=attn_mask"),
+    ("talking_heads", "self.after = nn.Parameter(torch.eye(num_heads))", "self.after = nn.Parameter(torch.ones(num_heads, num_heads))"),
+    ("talking_heads", "        if self.dropout:\n", "        if self.dropout > 1:\n"),
+    ("talking_heads", "@decode.register\n", ""),
     ("talking_heads", '"hg,bgnm->bhnm"', '"gh,bgnm->bhnm"'),
     ("talking_heads", "mix_heads(score(query, key, scale), before)", "mix_heads(score(query, key, scale), after)"),
     ("talking_heads", "mix_heads(score(query, key, scale), before)", "mix_heads(score(query, key), before)"),

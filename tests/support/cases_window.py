@@ -23,6 +23,11 @@ def rolling_of(p):
     return p.rolling if hasattr(p, "rolling") else p.variants.rolling
 
 
+def gaps_of(p):
+    """The same for windows with gaps."""
+    return p.dilated if hasattr(p, "dilated") else p.variants.dilated
+
+
 def windowed(p, s, left, right, limit, is_causal=False, **options):
     """A variant of `sliding_window_attention`; with few queries all of them stand in one block."""
     q, k, v = qkv(s)
@@ -105,6 +110,20 @@ def layer_causal(p, s):
     return replace(layered(s, layer, [x], everything_visible, visible, **options), is_causal=True)
 
 
+@variant("DilatedAttention", n=11, m=11, d=4)
+def layer_with_gaps(p, s):
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    layer = gaps_of(p).DilatedAttention(s.h * s.d, s.h, (2, 1), 3, dropout=0.5)
+
+    def no_gaps(layer, _):
+        layer.step = 1
+        window = window_of(p).SlidingWindowAttention(s.h * s.d, s.h, (2, 1)).double()
+        window.load_state_dict(layer.state_dict())
+        return layer(x, is_causal=True), window(x, is_causal=True)
+
+    return layered(s, layer, [x], no_gaps, spec_sparse.dilated(s.n, s.n, 2, 1, 3))
+
+
 @variant("RollingKVCache", h=6, g=2, n=5, m=5)
 def cached(p, s):
     """What single tokens read, one after the other; the first of them make room for the last."""
@@ -124,6 +143,11 @@ def cached(p, s):
 
 
 MUTANTS += [
+    ("dilated", "left, 0 if is_causal else right, self.step", "left, right, self.step"),
+    ("dilated", "left, 0 if is_causal else right, self.step", "right, 0 if is_causal else left, self.step"),
+    ("dilated", "self.step = step", "self.step = 2"),
+    ("dilated", "@decode.register\n", ""),
+    ("dilated", "        dilated(*self.window_size, step)  # it", "        # it"),
     ("masks", "(kv_idx >= q_idx - left)", "(kv_idx > q_idx - left)"),
     ("masks", "(kv_idx <= q_idx + right)", "(kv_idx < q_idx + right)"),
     ("masks", "if left < 0 or right < 0:", "if left + right < 0:"),
