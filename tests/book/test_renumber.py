@@ -53,7 +53,7 @@ def listed(house) -> list[tuple[str, str]]:
 
 
 def stems(house, folder: str) -> list[str]:
-    return [path.stem for path in sorted(house.glob(f"{folder}/*.ipynb"))]
+    return [path.stem for path in sorted(house.glob(f"{folder}/[0-9]*.ipynb"))]
 
 
 def contents(house) -> dict[str, bytes]:

@@ -1,0 +1,124 @@
+"""The ``{claims}`` directive: what the documents say as one table, and a cell of a notebook for each row.
+
+The YAML file that it names holds ``documents`` and ``claims``; a claim has ``id, by, claim, verdict, why, cells``.
+A cell is ``name of the notebook#its id``. Every code cell of the site has an anchor made of its id.
+"""
+
+import json
+from html import escape
+from pathlib import Path
+
+import yaml
+from docutils import nodes
+from markdown_it import MarkdownIt
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from sphinx.util.docutils import SphinxDirective
+
+VERDICTS = {
+    "true": "true",
+    "conditional": "conditional",
+    "false": "false",
+    "code": "false of its code",
+}
+KEYS = {"id", "by", "claim", "verdict", "why", "cells"}
+WRITTEN = MarkdownIt("commonmark", {"html": False}).use(
+    dollarmath_plugin, renderer=lambda formula, _: rf"\({escape(formula)}\)"
+)
+
+
+def anchor(cell_id):
+    """The id that the site gives to a code cell."""
+    return f"cell-{cell_id}"
+
+
+def name_cells(app, doctree):
+    """Give the code cells of a notebook their anchors, so that a link can lead to one of them."""
+    source = Path(app.env.doc2path(app.env.docname))
+    if source.suffix != ".ipynb":
+        return
+    cells = json.loads(source.read_text(encoding="utf-8"))["cells"]
+    for node in doctree.findall(nodes.container):
+        if node.get("nb_element") == "cell_code":
+            node["ids"].append(anchor(cells[node["cell_index"]]["id"]))
+
+
+def read(path):
+    """The documents and the claims of a file; what a claim lacks or has too much is an error."""
+    data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    for claim in data["claims"]:
+        if claim.keys() != KEYS or claim["verdict"] not in VERDICTS or not claim["cells"]:
+            raise ValueError(
+                f"claim {claim.get('id')}: a claim has {sorted(KEYS)}, its verdict is one of {sorted(VERDICTS)}, and "
+                f"there is a cell; got {claim}"
+            )
+        unknown = set(claim["by"]) - data["documents"].keys()
+        if unknown:
+            raise ValueError(f"claim {claim['id']}: there are no documents {sorted(unknown)}")
+    return data
+
+
+def links(claim, notebooks):
+    """Links to the cells of a claim, each with a name of its own."""
+    names, shown = [], []
+    for cell in claim["cells"]:
+        stem, _, cell_id = cell.partition("#")
+        number, _, _ = stem.partition("_")
+        names.append(f"chapter {int(number)}" if number.isdigit() else notebooks[stem])
+        again = f" ({names.count(names[-1])})" if names.count(names[-1]) > 1 else ""
+        shown.append(f'<a href="{stem}.html#{anchor(cell_id)}">{escape(names[-1])}{again}</a>')
+    return "<br>".join(shown)
+
+
+def row(claim, notebooks):
+    """One claim as a row; the labels are what a phone shows in front of each cell."""
+    said = WRITTEN.renderInline(claim["claim"])
+    why = WRITTEN.renderInline(claim["why"])
+    by = ", ".join(claim["by"])
+    shown = links(claim, notebooks)
+    kind = claim["verdict"]
+    return (
+        f'<tr id="claim-{claim["id"]}" data-verdict="{kind}" data-by="{" ".join(claim["by"])}">'
+        f'<th scope="row">{claim["id"]}</th>'
+        f'<td data-label="claim">{said}</td><td data-label="by">{by}</td>'
+        f'<td data-label="verdict"><span class="verdict {kind}">{VERDICTS[kind]}</span></td>'
+        f'<td data-label="why">{why}</td><td data-label="shown in">{shown}</td></tr>'
+    )
+
+
+def table(data, notebooks):
+    """The claims as a plain table, which a script may narrow down."""
+    head = "".join(
+        f'<th scope="col">{x}</th>' for x in ("no.", "claim", "by", "verdict", "why", "shown in")
+    )
+    rows = "\n".join(row(claim, notebooks) for claim in data["claims"])
+    return (
+        '<div class="claims"><table class="table"><caption>'
+        f"What the documents claim: {len(data['claims'])} rows</caption>\n"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
+    )
+
+
+def counts(data):
+    """How often each verdict was given, in words."""
+    found = [claim["verdict"] for claim in data["claims"]]
+    return ", ".join(f"{found.count(kind)} {name}" for kind, name in VERDICTS.items())
+
+
+class Claims(SphinxDirective):
+    required_arguments = 1
+
+    def run(self):
+        path = Path(self.env.srcdir) / self.arguments[0]
+        self.env.note_dependency(str(path))
+        try:
+            data = read(path)
+        except (KeyError, TypeError, ValueError) as error:
+            raise self.error(f"{self.arguments[0]}: {error}") from error
+        note = nodes.paragraph("", f"{len(data['claims'])} claims: {counts(data)}.")
+        return [note, nodes.raw("", table(data, data["notebooks"]), format="html")]
+
+
+def setup(app):
+    app.add_directive("claims", Claims)
+    app.connect("doctree-read", name_cells)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

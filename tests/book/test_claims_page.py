@@ -1,0 +1,102 @@
+"""The claims of the documents: each row has a verdict and a cell that shows it, in the notebook and on the site."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.notebooks import ROOT, read
+from support.site import HTML, Page, extension
+
+CLAIMS = extension("claims")
+FILE = ROOT / "chapters/_data/claims.yml"
+DATA = CLAIMS.read(FILE)
+ROWS = DATA["claims"]
+
+
+def depends(item) -> list[Path]:
+    """The data, the extension and the notebooks; what was built, for the tests that look at it."""
+    parts = [
+        FILE,
+        ROOT / "chapters/_ext/claims.py",
+        ROOT / "tests/support",
+        *ROOT.glob("chapters/*.ipynb"),
+    ]
+    return [*parts, HTML / "chapters"] if "site" in item.name else parts
+
+
+def each_claim(test):
+    return pytest.mark.parametrize("claim", ROWS, ids=lambda claim: str(claim["id"]))(test)
+
+
+def test_there_are_82_claims_with_every_verdict():
+    assert [claim["id"] for claim in ROWS] == list(range(1, 83))
+    assert Counter(claim["verdict"] for claim in ROWS).keys() == CLAIMS.VERDICTS.keys()
+    assert {by for claim in ROWS for by in claim["by"]} == set(DATA["documents"])
+
+
+@each_claim
+def test_a_verdict_has_a_reason_and_a_cell(claim):
+    assert claim["verdict"] in CLAIMS.VERDICTS
+    assert claim["why"].rstrip().endswith(".")
+    assert 5 <= len(claim["why"].split()) <= 60
+    for target in claim["cells"]:
+        stem, _, cell_id = target.partition("#")
+        notebook = read(ROOT / f"chapters/{stem}.ipynb")
+        cells = [cell for cell in notebook.cells if cell.id == cell_id]
+        assert cells, f"{stem}.ipynb has no cell {cell_id}"
+        assert cells[0].cell_type == "code"
+        assert cells[0].outputs, f"{target} defines something and shows nothing"
+
+
+def site(stem):
+    path = HTML / f"chapters/{stem}.html"
+    if not path.exists():
+        pytest.fail("there is no built site: run `make book` first", pytrace=False)
+    return path
+
+
+def test_every_row_of_the_site_leads_to_a_code_cell():
+    page = site("claims")
+    rows = re.findall(
+        r'<tr id="claim-(\d+)"(.*?)</tr>', page.read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert [int(number) for number, _ in rows] == [claim["id"] for claim in ROWS]
+    pages = {}
+    for (number, row), claim in zip(rows, ROWS, strict=True):
+        assert CLAIMS.VERDICTS[claim["verdict"]] in row
+        links = re.findall(r'href="(\w+)\.html#([\w-]+)"', row)
+        assert len(links) == len(claim["cells"]), number
+        for stem, anchor in links:
+            text = pages.setdefault(stem, site(stem).read_text(encoding="utf-8"))
+            found = re.search(rf'<div class="cell[^"]*"[^>]* id="{anchor}">(?:\s*<[^>]*>)*', text)
+            assert found, f"claim {number}: {stem}.html has no code cell {anchor}"
+            assert "highlight-" in text[found.start() : found.start() + 1500], (
+                number,
+                anchor,
+            )
+
+
+def test_anchors_are_given_once_on_a_page_of_the_site():
+    for path in (HTML / "chapters").glob("*.html"):
+        ids = re.findall(r' id="(cell-[\w-]+)"', path.read_text(encoding="utf-8"))
+        assert len(ids) == len(set(ids)), path.name
+        assert not ids or Page(path).ids >= set(ids)
+
+
+def test_what_is_no_claim_is_refused(tmp_path):
+    good = {key: ROWS[0][key] for key in sorted(CLAIMS.KEYS)}
+    for change, message in (
+        ({"verdict": "maybe"}, "its verdict is one of"),
+        ({"cells": []}, "there is a cell"),
+        ({"by": ["007"]}, "no documents"),
+    ):
+        wrong = {"documents": DATA["documents"], "claims": [good | change]}
+        (tmp_path / "claims.yml").write_text(json.dumps(wrong))
+        with pytest.raises(ValueError, match=message):
+            CLAIMS.read(tmp_path / "claims.yml")
+    (tmp_path / "claims.yml").write_text(
+        json.dumps({"documents": DATA["documents"], "claims": [good]})
+    )
+    assert CLAIMS.read(tmp_path / "claims.yml")["claims"] == [good]
