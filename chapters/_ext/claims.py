@@ -92,7 +92,7 @@ def table(data, notebooks):
     )
     rows = "\n".join(row(claim, notebooks) for claim in data["claims"])
     return (
-        '<div class="claims"><table class="table"><caption>'
+        '<div class="claims" role="region" aria-label="Claims" tabindex="0"><table class="table"><caption>'
         f"What the documents claim: {len(data['claims'])} rows</caption>\n"
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
     )
