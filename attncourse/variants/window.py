@@ -84,6 +84,13 @@ def neighbours(first: int, last: int, count: int) -> slice:
     return slice(start, max(last // ROWS, start) + 1)
 
 
+def pair(window_size: int | tuple[int, int]) -> tuple[int, int]:
+    """(left, right) of a window: of one number, half on each side, rounded down."""
+    if isinstance(window_size, int):
+        return window_size // 2, window_size // 2
+    return window_size
+
+
 def _rule(window_size: tuple[int, int]) -> MaskMod:
     if isinstance(window_size, int):
         raise TypeError(
@@ -116,14 +123,12 @@ class SlidingWindowAttention(SelfAttention):
         self, embed_dim: int, num_heads: int, window_size: int | tuple[int, int], **options
     ):
         super().__init__(embed_dim, num_heads, **options)
-        if isinstance(window_size, int):
-            window_size = (window_size // 2, window_size // 2)
-        sliding_window(*window_size)  # it says what is wrong with the numbers
-        self.window_size = window_size
+        self.window_size = pair(window_size)
+        sliding_window(*self.window_size)  # it says what is wrong with the numbers
 
     def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
         """The blocks; or the window as a mask, when all weights are wanted or forbidden one by one."""
-        left, right = self.window_size
+        left, right = pair(self.window_size)
         window = (left, 0 if is_causal else right)
         if attn_mask is None and not need_weights:
             shared = self.num_kv_heads < self.num_heads

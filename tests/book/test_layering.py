@@ -38,6 +38,8 @@ MAY_IMPORT = {
     "cache": (*GROUND, "layers"),
     "variants": ("mods", *GROUND, "layers", "cache", "variants"),
     "factory": ("layers", "variants"),
+    # What is drawn is imported when it is drawn.
+    "documents": ("steps", "layers", "variants", "factory", "show", "documents"),
     "lab": (*GROUND, "layers", "cache", "variants", "lab"),
     "show": ("show",),
     "grading": ("grading", "spec", "spec_sparse", "spec_scores", "spec_linear"),

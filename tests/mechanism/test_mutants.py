@@ -30,7 +30,7 @@ HOMES = {
         ("disentangled", "document_bias"), ("cases_disentangled", "claims_disentangled")
     ),
     "multi_token": ("cases_multi_token", "claims_multi_token"),
-    "talking_heads": ("cases_multi_token", "claims_multi_token", "claims_layers"),
+    "talking_heads": ("cases_talking_heads", "claims_multi_token", "claims_layers"),
 }
 DEAR = {
     "scores x 300",

@@ -167,7 +167,7 @@ MUTANTS += [
         "(x[:, :, near.start * ROWS : near.stop * ROWS] for x in (key, value))",
     ),
     ("window", "rows, k, v, seen, dropout_p, scale=scale", "rows, k, v, seen, dropout_p"),
-    ("window", "(window_size // 2, window_size // 2)", "(-(-window_size // 2), window_size // 2)"),
+    ("window", "return window_size // 2, window_size // 2", "return -(-window_size // 2), window_size // 2"),
     ("window", "0 if is_causal else right", "right"),
     ("window", "self.dropout if self.training else 0.0", "0.0"),
     ("window", "self.dropout if self.training else 0.0", "self.dropout"),
