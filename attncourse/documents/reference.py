@@ -47,7 +47,7 @@ class MultiHeadAttention(Drawn, layers.MultiHeadAttention):
         return super().forward(q, k, v, attn_mask=zero_hides(mask))
 
 
-class _Shared(Drawn, layers.GroupedQueryAttention):
+class SharedHeads(Drawn, layers.GroupedQueryAttention):
     """What has fewer key/value heads than query heads, and is called with two sequences."""
 
     def forward(self, q: Tensor, kv: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -66,7 +66,7 @@ class _Shared(Drawn, layers.GroupedQueryAttention):
         return torch.cat([merge_heads(x) for x in heads], dim=-1)
 
 
-class GroupedQueryAttention(_Shared):
+class GroupedQueryAttention(SharedHeads):
     """Grouped-query attention.
 
     What differs: keys and values have num_groups heads; there they had num_heads, and nothing was shared. Heads are
@@ -90,7 +90,7 @@ class GroupedQueryAttention(_Shared):
         draw({f"Group {group_idx}, head {head_idx}": attn_weights[0, group_idx, head_idx]})
 
 
-class MultiQueryAttention(_Shared, layers.MultiQueryAttention):
+class MultiQueryAttention(SharedHeads, layers.MultiQueryAttention):
     """Multi-query attention.
 
     What differs: there is one key/value head. There, the wide key of each token was cut into num_heads slices that

@@ -32,14 +32,17 @@ def anchor(cell_id):
 
 
 def name_cells(app, doctree):
-    """Give the code cells of a notebook their anchors, so that a link can lead to one of them."""
+    """Give the code cells of a notebook their anchors, so that a link can lead to one of them, one in Markdown, too."""
     source = Path(app.env.doc2path(app.env.docname))
     if source.suffix != ".ipynb":
         return
     cells = json.loads(source.read_text(encoding="utf-8"))["cells"]
     for node in doctree.findall(nodes.container):
         if node.get("nb_element") == "cell_code":
-            node["ids"].append(anchor(cells[node["cell_index"]]["id"]))
+            name = anchor(cells[node["cell_index"]]["id"])
+            node["ids"].append(name)
+            # The targets that MyST knows in a document: line, id and text.
+            app.env.metadata[app.env.docname].setdefault("myst_slugs", {})[name] = (0, name, "")
 
 
 def read(path):
