@@ -1,0 +1,135 @@
+"""Which attention? Questions that can be answered before anything is trained, and where the answers lead."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An attention to begin with.
+
+    Args:
+        name: what people call it.
+        attention_type: its name in `attncourse.factory.get_attention`.
+        chapter: that builds it, without its number.
+        because: what speaks for it where the questions lead to it.
+    """
+
+    name: str
+    attention_type: str
+    chapter: str
+    because: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """A fork.
+
+    Args:
+        ask: a question that is answered by yes or no.
+        why: what hangs on it.
+        yes, no: where the answers lead.
+    """
+
+    ask: str
+    why: str
+    yes: "Question | Choice"
+    no: "Question | Choice"
+
+
+READS_LONG = Question(
+    "Must a few tokens see the whole text, such as a question about it?",
+    "With windows alone, news of a far token needs a layer for each window that lies between. Through a global "
+    "token it needs two.",
+    Choice("Windows and global tokens", "longformer", "global_local",
+           "The global tokens read all and are read by all; the rest costs what a window costs."),
+    Choice("A sliding window, both ways", "sliding_window", "sliding_window",
+           "Work and memory grow with the length, not with its square."),
+)  # fmt: skip
+READS = Question(
+    "Are the texts longer than twice the width of the model?",
+    "Up to there the projections take more work than scores and mix, so an attention that reads fewer keys "
+    "saves less than half.",
+    READS_LONG,
+    Question(
+        "Do you train from nothing, and is it to understand texts?",
+        "Distances that are learned with the model cannot be added to a trained one.",
+        Choice("Disentangled", "disentangled", "disentangled",
+               "Content and distance have matrices of their own. DeBERTa's authors report better results than "
+               "RoBERTa's from half of the training data."),
+        Choice("Multi-head", "mha", "multi_head",
+               "It reads any token exactly, every library has it, and with a fused kernel it stores no scores."),
+    ),
+)  # fmt: skip
+MAY_FORGET = Question(
+    "Is the model trained already, with a softmax over all tokens?",
+    "Then its heads may rest on the first token, and a window that throws this token away breaks them.",
+    Choice("A window and the first tokens", "mha", "sinks",
+           "A cache that keeps the first few tokens and the last ones needs no training at all."),
+    Question(
+        "Do facts change while it reads?",
+        "A state that only adds answers with the sum of the old and the new.",
+        Choice("Gated delta rule", "gated_delta", "gated_delta",
+               "It looks up what it says before it writes, and it forgets. Put a softmax layer on every few of "
+               "them if some things must be found exactly after all."),
+        Choice("A sliding window", "sliding_window", "sliding_window",
+               "What is near is read exactly, and the cache stops growing at the width of the window."),
+    ),
+)  # fmt: skip
+MUST_FIND = Question(
+    "Do the caches of all conversations fit beside the weights?",
+    "While a model writes, the time of a step goes into reading weights and cache, and no user waits for "
+    "parameters that were saved.",
+    Choice("Multi-head", "mha", "multi_head", "Nothing is shared, and nothing has to be given up."),
+    Question(
+        "Do you train from nothing?",
+        "A trained model can learn to share keys and values: 5 % of its training were enough for Ainslie et al. "
+        "(2023). A latent is mostly trained from the start.",
+        Choice("Latent", "mla", "latent",
+               "One short vector for each token serves all heads. If even that is too much, let three layers of "
+               "four keep a state instead."),
+        Choice("Grouped-query", "gqa", "grouped_query",
+               "Average the keys and values of each group, and train on for a while."),
+    ),
+)  # fmt: skip
+QUESTIONS = Question(
+    "Will the model write, one token after another?",
+    "Who writes keeps something of every token for the next step. Who only reads keeps nothing, and may look "
+    "both ways.",
+    Question(
+        "Must it find any earlier token exactly, however far back?",
+        "A window has lost what left it, and a state has room for as many directions as it has rows. Neither can "
+        "be repaired by training longer.",
+        MUST_FIND,
+        MAY_FORGET,
+    ),
+    READS,
+)
+
+
+def follow(answers: str, at: Question | Choice = QUESTIONS) -> list[tuple[Question, str] | Choice]:
+    """The way through the questions for answers such as ``"yes no"``; its last element is the choice.
+
+    Raises:
+        ValueError: an answer that is neither ``yes`` nor ``no``, or too few or too many of them; the message
+            has the question that is open.
+    """
+    way: list[tuple[Question, str] | Choice] = []
+    for answer in answers.split():
+        if isinstance(at, Choice):
+            raise ValueError(f"no question is left at {answer!r}; the way ends at {at.name}")
+        if answer not in ("yes", "no"):
+            raise ValueError(f"answer yes or no; got {answer!r} to: {at.ask}")
+        way.append((at, answer))
+        at = at.yes if answer == "yes" else at.no
+    if isinstance(at, Question):
+        raise ValueError(f"one more answer is needed, to: {at.ask}")
+    return [*way, at]
+
+
+def nodes(at: Question | Choice = QUESTIONS) -> Iterator[Question | Choice]:
+    """All questions and choices, each before those that it leads to, yes before no."""
+    yield at
+    if isinstance(at, Question):
+        yield from nodes(at.yes)
+        yield from nodes(at.no)
