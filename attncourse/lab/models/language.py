@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from attncourse.lab.models.stacks import Encoder
 from attncourse.lab.models.tokenizer import Tokenizer
+from attncourse.lab.models.transformer import MakeAttention
 from attncourse.layers import MultiHeadAttention
 
 FOLDER = Path(__file__).parent / "manual"
@@ -27,10 +28,11 @@ class LanguageModel(nn.Module):
         tokenizer: cuts the text; its length is the number of tokens.
         embed_dim, num_heads, layers: as in `Encoder`.
         dropout: as in `EncoderLayer`.
+        attention: of the layers, as in `EncoderLayer`; called with ``is_causal=True`` and ``positions``.
 
     Source: vaswani2017, section 3.1, the decoder without cross-attention; su2024 for the positions;
         press2017 for the embedding that serves twice.
-    Chapter: 05_transformer.
+    Chapter: 05_transformer, 20_choosing.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class LanguageModel(nn.Module):
         num_heads: int = 6,
         layers: int = 4,
         dropout: float = 0.0,
+        attention: MakeAttention = partial(MultiHeadAttention, bias=False),  # noqa: B008
     ):
         super().__init__()
         self.tokenizer = tokenizer
@@ -49,7 +52,7 @@ class LanguageModel(nn.Module):
             embed_dim,
             num_heads,
             layers,
-            attention=partial(MultiHeadAttention, bias=False),
+            attention=attention,
             activation=nn.GELU,
             dropout=dropout,
         )

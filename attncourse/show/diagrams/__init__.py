@@ -7,6 +7,7 @@ from attncourse.show.diagrams.card import memory_levels, roofline
 from attncourse.show.diagrams.clocks import clocks, same_words, turned_pairs
 from attncourse.show.diagrams.convolution import sliding_kernel
 from attncourse.show.diagrams.curves import samples
+from attncourse.show.diagrams.decisions import decisions
 from attncourse.show.diagrams.evictions import kept_tokens
 from attncourse.show.diagrams.growing_state import growing_state
 from attncourse.show.diagrams.head_table import head_table
@@ -27,6 +28,7 @@ from attncourse.show.diagrams.reshape import heads_diagram, multi_head_diagram
 from attncourse.show.diagrams.ring import ring_diagram, ring_timeline, ring_visits
 from attncourse.show.diagrams.score_maps import score_maps
 from attncourse.show.diagrams.sentence import arcs_diagram
+from attncourse.show.diagrams.strips import strips
 from attncourse.show.diagrams.tables import one_row, score_table
 from attncourse.show.diagrams.tile_walk import tile_walk, to_scale
 from attncourse.show.diagrams.tiles import causal_tiles
@@ -53,6 +55,7 @@ __all__ = [
     "cliff",
     "clocks",
     "code_strips",
+    "decisions",
     "five_steps",
     "growing_state",
     "head_sharing_diagram",
@@ -86,6 +89,7 @@ __all__ = [
     "score_table",
     "shifted_windows",
     "sliding_kernel",
+    "strips",
     "tile_walk",
     "to_scale",
     "transformer_diagram",

@@ -24,7 +24,9 @@ def decisions(tree: Question, caption: str = "") -> Figure:
             x, middle = INDENT * depth, y + LINE / 2
             if depth:
                 above = starts[depth - 1]
-                ax.plot([x - 0.22, x - 0.22, x - 0.05], [above, middle, middle], color="#9aa0a6", lw=1)
+                ax.plot(
+                    [x - 0.22, x - 0.22, x - 0.05], [above, middle, middle], color="#9aa0a6", lw=1
+                )
             text = "\n".join(lines)
             ax.text(x, y, f"{answer} ", va="top", size=9, weight="bold", color=INK)
             ax.text(
@@ -34,7 +36,8 @@ def decisions(tree: Question, caption: str = "") -> Figure:
             starts[depth] = y + LINE
             y += LINE * len(lines) + GAP
     said = " ".join(
-        f"{'  ' * depth}{answer + ': ' if answer else ''}{' '.join(lines)}" for depth, answer, _, lines in rows
+        f"{'  ' * depth}{answer + ': ' if answer else ''}{' '.join(lines)}"
+        for depth, answer, _, lines in rows
     )
     return Figure(canvas, f"An outline of questions. {said}", caption)
 
