@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "factory": ("layers", "variants"),
     # What is drawn is imported when it is drawn.
     "documents": ("steps", "layers", "variants", "factory", "show", "documents"),
-    "lab": (*GROUND, "layers", "cache", "variants", "lab"),
+    "lab": (*GROUND, "layers", "cache", "variants", "factory", "lab"),
     "show": ("show",),
     "grading": ("grading", "spec", "spec_sparse", "spec_scores", "spec_linear"),
     "attngrade": ("attngrade", "grading"),  # nothing of the course imports it

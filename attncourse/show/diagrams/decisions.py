@@ -1,10 +1,10 @@
 """Questions and where their answers lead, as an indented outline that fits a phone."""
 
 from textwrap import wrap
+from typing import Any
 
 import matplotlib as mpl
 
-from attncourse.lab.choosing import Choice, Question
 from attncourse.show.diagrams.boxes import blank
 from attncourse.show.figure import ACCENT, INK, STYLE, Figure
 
@@ -12,8 +12,12 @@ INDENT, LINE, GAP = 0.30, 0.175, 0.13  # inches
 WIDTH, LETTER = 4.6, 0.081  # of the picture; of an average letter
 
 
-def decisions(tree: Question, caption: str = "") -> Figure:
-    """A line for each question and each choice, indented below the question whose answer leads there."""
+def decisions(tree: Any, caption: str = "") -> Figure:
+    """A line for each question and each choice, indented below the question whose answer leads there.
+
+    Args:
+        tree: a question with ``ask``, ``yes`` and ``no``, whose answers lead to others or to a choice with a ``name``.
+    """
     rows = _rows(tree)
     height = sum(LINE * len(lines) + GAP for *_, lines in rows)
     with mpl.rc_context(STYLE):
@@ -42,11 +46,12 @@ def decisions(tree: Question, caption: str = "") -> Figure:
     return Figure(canvas, f"An outline of questions. {said}", caption)
 
 
-def _rows(at: Question | Choice, depth: int = 0, answer: str = "") -> list[tuple]:
+def _rows(at: Any, depth: int = 0, answer: str = "") -> list[tuple]:
     """Of each node: its depth, the answer that leads there, whether it is a choice, and its lines."""
-    text = at.name if isinstance(at, Choice) else at.ask
+    is_choice = hasattr(at, "name")
+    text = at.name if is_choice else at.ask
     letters = int((WIDTH - INDENT * depth - 0.3 * bool(answer)) / LETTER)
-    rows = [(depth, answer, isinstance(at, Choice), wrap(text, letters))]
-    if isinstance(at, Question):
+    rows = [(depth, answer, is_choice, wrap(text, letters))]
+    if not is_choice:
         rows += _rows(at.yes, depth + 1, "yes") + _rows(at.no, depth + 1, "no")
     return rows
