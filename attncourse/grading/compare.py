@@ -78,7 +78,8 @@ def difference(expected: Any, seen: Any) -> str:
         return ""
     if expected is True:
         return "no" if seen is False else str(seen)
-    return f"expected {_short(expected)}, got {_short(seen)}"
+    text = "the text " if isinstance(seen, str) and isinstance(expected, int | float) else ""
+    return f"expected {_short(expected)}, got {text}{_short(seen)}"
 
 
 def _equal(a: Any, b: Any) -> bool:

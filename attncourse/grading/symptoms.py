@@ -45,13 +45,25 @@ def symptom(expected: dict[str, Any], seen: dict[str, Any]) -> str:
         if what in seen and what.endswith(", output") and not same(expected[what], seen[what])
     ]
     if not pairs:
-        return _nearly(expected, seen) or _changed(expected, seen) or _lost_gradient(expected, seen)
+        typed = [
+            (what, x, seen[what])
+            for what, x in expected.items()
+            if difference(x, seen.get(what, x))
+        ]
+        return (
+            _typed(typed, 0)
+            or _nearly(expected, seen)
+            or _changed(expected, seen)
+            or _lost_gradient(expected, seen)
+        )
     for explains in (
         _raised,
         _uncalled,
         _packed,
         _reordered,
         _reshaped,
+        _typed,
+        _multiplied,
         _rounded,
         _not_a_number,
         _alone,
@@ -150,6 +162,39 @@ def _tensors(e: Any, s: Any) -> list[tuple[Any, Any]]:
     if isinstance(e, tuple) and isinstance(s, tuple) and len(e) == len(s):
         return list(zip(e, s, strict=True))
     return [(e, s)]
+
+
+def _typed(pairs, calls: int) -> str:
+    """The right values as numbers where booleans are asked, or the other way round."""
+    wrong = [both for _, e, s in pairs for both in _tensors(e, s) if difference(*both)]
+    if not all(plain(e) and plain(s) and same(e, s) for e, s in wrong):
+        return ""
+    types = {(e.dtype, s.dtype) for e, s in wrong if torch.bool in (e.dtype, s.dtype)}
+    if len(types) != 1:
+        return ""
+    ((e, s),) = types
+    asked = "torch.bool is" if e == torch.bool else "numbers are"
+    return f"The values are right, but their type is {s}; {asked} asked."
+
+
+def _multiplied(pairs, calls: int) -> str:
+    """What is wrong is a multiple of what it should be, with one factor everywhere."""
+    wrong = [both for _, e, s in pairs for both in _tensors(e, s) if not same(*both)]
+    found = [run(_factor, *both) for both in wrong]
+    if len(pairs) < 2 or not all(
+        isinstance(x, float) and abs(x / found[0] - 1) < 1e-4 for x in found
+    ):
+        return ""
+    where = "" if len(pairs) == calls else f", in {len(pairs)} of {calls} calls: {_labels(pairs)}"
+    return f"The numbers are {found[0]:.4g} times what they should be{where}."
+
+
+def _factor(e: Any, s: Any) -> float | None:
+    """``s / e``, if it is the same number everywhere and not 0."""
+    e, s = (torch.as_tensor(x).double() for x in (e, s))
+    largest = e.abs().argmax()
+    factor = float(s.flatten()[largest] / e.flatten()[largest])
+    return factor if factor and torch.allclose(s, e * factor, rtol=1e-3, atol=1e-6) else None
 
 
 def _rounded(pairs, calls: int) -> str:
