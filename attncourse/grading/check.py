@@ -104,6 +104,11 @@ def borrowed(answer: Any) -> str:
     )
 
 
+def shown(verdict: Verdict) -> list[str]:
+    """What a student reads of a verdict, below its headline."""
+    return [*filter(None, [most_likely(verdict)]), *details(verdict)]
+
+
 def details(verdict: Verdict) -> list[str]:
     """What to do about a stub, and the first findings."""
     lines = list(verdict.findings[:SHOWN_FINDINGS])
@@ -117,7 +122,7 @@ def details(verdict: Verdict) -> list[str]:
 
 
 def _show(verdict: Verdict, note: str = "") -> None:
-    lines = [*filter(None, [note, most_likely(verdict)]), *details(verdict)]
+    lines = [*filter(None, [note]), *shown(verdict)]
     text = "\n  ".join([verdict.headline, *lines])
     if "IPython" not in sys.modules or not _in_notebook():
         print(text)
