@@ -15,7 +15,7 @@ from attncourse.grading.recipe import Given
 SIZES = (
     ("", (30, 6, 2), (4, 7), 1), ("", (15, 5, 1), (2, 4), 1), (", 1 token", (12, 4, 4), (2, 1), 0.5),
     (", large scores", (12, 4, 2), (1, 4), 12),
-    (", scores near 2**22 and -2**22", (4, 4, 2), (1, 5), far_apart),
+    (", scores near 2**27 and -2**27", (4, 4, 2), (1, 5), far_apart),
 )  # fmt: skip
 
 

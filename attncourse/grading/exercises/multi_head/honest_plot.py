@@ -19,7 +19,7 @@ from attncourse.grading.recipe import Given, hide
 
 SIZES = (
     ("", (18, 3, 0.4), (2, 5), 1), ("", (10, 2, 0.1), (3, 4), 1), ("", (6, 1, 0.5), (1, 3), 2),
-    (", scores near 2**22 and -2**22", (4, 4, 0.2), (1, 5), far_apart),
+    (", scores near 2**27 and -2**27", (4, 4, 0.2), (1, 5), far_apart),
 )  # fmt: skip
 BATCH, N, CALLS, COPIES = 2, 7, 3, 16  # enough draws that no honest dropout is far off
 
