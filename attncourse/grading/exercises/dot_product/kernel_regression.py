@@ -21,6 +21,12 @@ def definition(query, keys, values, bandwidth):
     return torch.stack(rows)
 
 
+def far(query, keys):
+    """Two queries; the exponents of the second are about -3e7, below what people clamp at."""
+    query[0] += 30.0
+    query[1] += 4096.0 * torch.eye(3)[0]
+
+
 def between_two(query, keys):
     query[:], keys[:, 0] = 40.0 * torch.eye(3)[0], -9.0
     keys[:2] = torch.tensor([[0.5, 1.0, 0.25], [0.5, -1.0, 0.25]])
@@ -28,7 +34,7 @@ def between_two(query, keys):
 
 CALLS = (  # what is special, n m d e, how far, bandwidth
     ("5 queries, 7 keys in 3 dimensions, 2 values each", (5, 7, 3, 2), 1, 0.7),
-    ("some queries far from every key", (5, 7, 3, 2), lambda q, k: q[:2].add_(30.0), 0.5),
+    ("some queries far from every key", (5, 7, 3, 2), far, 0.5),
     ("1 query far from every key, two of them equally near", (1, 4, 3, 2), between_two, 0.5),
     ("queries on keys", (2, 4, 3, 5), lambda q, k: q.copy_(k[:2]), 0.7),
     ("as many queries as keys", (4, 4, 2, 3), 2, 0.7),

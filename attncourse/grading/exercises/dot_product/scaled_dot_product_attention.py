@@ -18,7 +18,11 @@ CALLS = (  # what is special, b h n m d e, how loud
     ("one query, head_dim 1, values 1 wide", (2, 2, 1, 3, 1, 1), 1),
     ("large scores", (1, 2, 3, 5, 4, 6), 144),
     ("scores near 768 and -768", (1, 2, 4, 5, 4, 3), alternating),
-    ("scores far below zero", (1, 2, 3, 5, 16, 6), far_below_zero),
+    (
+        "scores far below and far above zero",
+        (1, 2, 3, 5, 16, 6),
+        lambda q, k: far_below_zero(q, k) or q[..., ::2, :].neg_(),
+    ),
 )
 
 

@@ -23,8 +23,9 @@ def definition(scores):
 
 def cases(seed: int) -> list[Case]:
     g = seeded(seed)
-    large = 100 * torch.randn(3, 4, generator=g)
+    large = 100 * torch.randn(5, 4, generator=g)
     large[1, 2] = 150.0  # its exponential is beyond float32
+    large[3:] = torch.tensor([[1.0], [-1.0]]) * 2**22 + 64 * torch.randperm(4, generator=g)
     around = torch.tensor([[1000.0], [0.0], [-1000.0]]) + torch.randn(3, 6, generator=g)
     return [
         Case("2 rows of 5 scores", (torch.randn(2, 5, generator=g),)),

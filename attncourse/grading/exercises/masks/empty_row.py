@@ -27,8 +27,8 @@ def cases(seed: int) -> list[Case]:
         ("one mask for all, 2 of 5 rows empty, large scores", (2, 3, 5, 5, 3, 4), 400, some[1, 0, :, :5]),
         ("a hidden key has the largest scores", (2, 6, 3, 7, 4, 5), largest_hidden, holes[1, 0, :3]),
         ("1 head, 1 query, values 1 wide", (3, 1, 1, 5, 4, 1), 1, holes[:, :, :1, :5]),
-        ("visible scores of -536870912 and below", (1, 1, 2, 3, 16, 4),
-         lambda q, k: far_below_zero(q, k) or q.mul_(4), torch.arange(3) < torch.tensor([[2], [0]])),
+        ("visible scores of -536870912 and below, a hidden one of 0", (1, 1, 2, 3, 16, 4),
+         lambda q, k: far_below_zero(q, k) or q.mul_(4) * k[..., 2, :].zero_(), torch.arange(3) < torch.tensor([[2], [0]])),
     )  # fmt: skip
     return sized_cases(seed, "b h n m d e", "b h n d, b h m d, b h m e", calls)
 

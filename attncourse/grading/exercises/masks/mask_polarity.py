@@ -35,7 +35,12 @@ def cases(seed: int) -> list[Case]:
     integers, biases = (x[torch.randperm(10, generator=g)] for x in (integers, biases))
     masks = dict(zip(VISIBLE, (attend, hidden, integers, biases.view(2, 5)), strict=True))
     masks |= {name: attend if k else integers for k, name in enumerate(UNKNOWN)}
-    return [Case(f'convention "{name}"', (x, name), gradients=False) for name, x in masks.items()]
+    found = [Case(f'convention "{name}"', (x, name), gradients=False) for name, x in masks.items()]
+    nothing_hidden = torch.tensor([-3.0, 0.0, 0.5])
+    return [
+        *found,
+        Case("biases that are all finite", (nothing_hidden, "additive"), gradients=False),
+    ]
 
 
 def reading(unknown=definition, **rules):
