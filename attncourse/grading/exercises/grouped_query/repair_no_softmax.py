@@ -5,7 +5,8 @@ from itertools import combinations
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
+from attncourse.grading.exercises.grouped_query._noticed import GroupedCalls
 from attncourse.grading.exercises.grouped_query._sharing import (
     apart,
     averaged,
@@ -122,7 +123,7 @@ MISTAKES.append(
 EXERCISE = Exercise(
     name="repair_no_softmax", answer="grouped_attention", title="Give the heads back", kind="Repair",
     points=2, difficulty=2, minutes=15, needs="section 'What the source documents say' of chapter 8",
-    judge=Calls(spec.grouped_query_attention, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=GroupedCalls(spec.grouped_query_attention, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Compare with the five steps of attention. Two are missing, one joins what must stay apart, and "
         "one reshape takes the wrong heads together.",
