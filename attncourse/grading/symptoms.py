@@ -31,6 +31,10 @@ MEANS = (
     ("Size does not match at dimension", "The index of gather or scatter is larger than the tensor along an axis that is not picked from: its "
      "axes stand in another order, or it belongs to the transposed tensor."),
     ("is out of bounds for", "An index points beyond the end of its axis."),
+    ("is invalid for input of size", "The sizes asked for hold more or fewer numbers than there are: take them from the shape of the tensor, "
+     "not from an example."),
+    ("view size is not compatible", "view cannot read across a transpose or another exchange of axes: call .contiguous() before it, or use "
+     "reshape or flatten."),
     ("modified by an inplace operation", "A tensor is changed in place that the gradient still needs: write a = a + b, not a += b."),
 )  # fmt: skip
 # bfloat16 keeps 8 bits; a few roundings in a row lose two or three of them.
@@ -196,6 +200,8 @@ def _multiplied(pairs, calls: int) -> str:
         isinstance(x, float) and abs(x / found[0] - 1) < 1e-4 for x in found
     ):
         return ""
+    if abs(found[0] - 1) < 1e-3:  # right numbers, of another kind
+        return ""
     where = "" if len(pairs) == calls else f", in {len(pairs)} of {calls} calls: {_labels(pairs)}"
     return f"The numbers are {found[0]:.4g} times what they should be{where}."
 
@@ -203,6 +209,8 @@ def _multiplied(pairs, calls: int) -> str:
 def _factor(e: Any, s: Any) -> float | None:
     """``s / e``, if it is the same number everywhere, and neither 0 nor 1."""
     e, s = (torch.as_tensor(x).double() for x in (e, s))
+    if e.shape != s.shape:
+        return None
     largest = e.abs().argmax()
     factor = float(s.flatten()[largest] / e.flatten()[largest])
     told = abs(factor) > 1e-9 and abs(factor - 1) > 1e-3
@@ -211,21 +219,26 @@ def _factor(e: Any, s: Any) -> float | None:
 
 def _rounded(pairs, calls: int) -> str:
     """Right to two digits or so: half precision somewhere."""
-    near = [what for what, e, s in pairs if same(e, s, COARSE)]
+    near = [what for what, e, s in pairs if not _whole(e) and same(e, s, COARSE)]
     most = 2 * len(near) >= len(pairs) and 2 * len(pairs) >= calls
     if near and (most or 1 < len(near) == len(pairs)):
         return (
-            "The numbers are right to about two digits: something is rounded, or computed in float16 "
-            "or bfloat16."
+            "The numbers are right to about two digits only. Is something rounded, or computed in float16 "
+            "or bfloat16?"
         )
     return ""
+
+
+def _whole(x: Any) -> bool:
+    """Whole numbers, which nothing rounds."""
+    return isinstance(x, Tensor) and not x.is_floating_point()
 
 
 def _nearly(expected: dict, seen: dict) -> str:
     """Right to more digits than half precision loses in a row, and to fewer than float32 has."""
     outputs = [what for what in expected if what in seen and what.endswith(", output")]
     if any(difference(expected[what], seen[what]) for what in outputs):
-        return "The numbers are right to about three digits: something is rounded, or computed in float16."
+        return "The numbers are right to about three digits only. Is something rounded, or computed in float16?"
     return ""
 
 
