@@ -116,10 +116,10 @@ def softmaxes(right: Recipe) -> Found:
          "first, as torch.softmax does.", exponentials),
         ("overflow in float64", "The exponential overflows on large scores, in float64 as well; subtract "
          "the largest score of the row first.", lambda s: exponentials(s.double()).float()),
-        ("largest of all", "The largest of all scores is subtracted, and rows far below it vanish; "
+        ("largest of all", "One largest score is subtracted from several rows, and those far below it vanish; "
          "subtract that of the row.", lambda s: exponentials(s - s.max())),
-        ("largest of all in float64", "The largest of all scores is subtracted, and rows far below it "
-         "vanish; subtract that of the row.",
+        ("largest of all in float64", "One largest score is subtracted from several rows, and those far "
+         "below it vanish; subtract that of the row.",
          lambda s: exponentials(s.double() - s.max()).float()),
     ):  # fmt: skip
         yield name, says, {"normalize": normalize}
@@ -233,7 +233,7 @@ def in_place(right: Recipe) -> Found:
         x = right.given(query, *others, **named)
         return x._replace(query=right.given(query.mul_(x.width**-0.5), *others, **named).query)
 
-    says = "The query is scaled in place, which changes the caller's tensor."
+    says = "The query is changed in place, by /= or *= for example: the caller finds it changed."
     yield "scaled in place", says, {"given": given, "scale": lambda x: 1.0}
 
 

@@ -17,6 +17,10 @@ SIZES = (
 MEANS = (
     ("Boolean value of Tensor with more than one value", "A whole tensor is asked whether it is true, by if, and, or, not, min, max or "
      "filter. Decide for each number, as torch.where does; or ask whether it is None."),
+    ("Sizes of tensors must match except in dimension", "torch.cat joins along dim; in all other axes its parts must be equally long. "
+     "Print their shapes: along which axis do they differ?"),
+    ("stack expects each tensor to be equal size", "torch.stack makes a new axis of equal parts; parts of several lengths are joined by "
+     "torch.cat, along the axis in which they differ."),
     ("Index tensor must have the same number of dimensions", "gather and scatter need an index with as many axes as the tensor has: put "
      "the missing ones in front, and expand them."),
     ("Expected dtype int32/int64 for index", "An index is made of whole numbers: / gives others, // and .long() do not."),

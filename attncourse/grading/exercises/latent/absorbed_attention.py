@@ -191,7 +191,7 @@ MISTAKES = Mistakes([
               answer=lambda o, w, *_: (o.flatten(1), w[..., 0, :])),
     RIGHT.but("Axes of size 1 are squeezed away; keep all of them.",
               answer=lambda *made: tuple(x.squeeze() for x in RIGHT.answer(*made))),
-    RIGHT.but("The query is scaled in place, which changes the caller's tensor.", scale=lambda x: 1.0,
+    RIGHT.but("The query is changed in place, by /= or *= for example: the caller finds it changed.", scale=lambda x: 1.0,
               given=lambda q, r, *rest: given(q.mul_(s := (q.size(-1) + r.size(-1)) ** -0.5), r * s, *rest)),
 ])  # fmt: skip
 

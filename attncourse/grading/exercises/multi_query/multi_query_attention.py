@@ -6,9 +6,10 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
 from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of, rules, weights
+from attncourse.grading.noticing import Noticing, weights_of
 from attncourse.grading.recipe import Given, Recipe, triangle
 
 
@@ -107,7 +108,7 @@ MISTAKES = Mistakes([
 EXERCISE = Exercise(
     name="multi_query_attention", title="Multi-query attention", kind="Implement",
     points=2, difficulty=2, minutes=15, needs="sections 'By hand' to 'The function' of chapter 7",
-    judge=Calls(definition, CASES), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Noticing(definition, CASES, look=weights_of("outputs", "d")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "It is attention as you know it; only the shapes need a thought. Which axis do key and value "
         "lack?",
