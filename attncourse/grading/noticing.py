@@ -105,11 +105,25 @@ def weights_of(output: str, width: str = "head_dim", behind: str = "the values")
         if not torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
             worst = sums.flatten()[(sums - 1).abs().argmax()].item()
             return f"The weights of a query sum to {worst:.4g}, not to 1."
+        if says := _other_keys(true, weights):
+            return says
         if factor := _sharper(true, weights):
             return f"The weights are those of scores {factor:.4g} times as large as they should be: look at the scale, 1 / sqrt({width})."  # fmt: skip
         return "The weights of each query sum to 1, but they are those of other scores: look at what comes before the softmax."  # fmt: skip
 
     return look
+
+
+def _other_keys(true: Tensor, weights: Tensor) -> str:
+    """A key that gets some weight and should get none, or the other way round."""
+    for wrong, says in (
+        ((true == 0) & (weights > 1e-4), "gives key {} some weight; it should give it none"),
+        ((weights == 0) & (true > 1e-4), "gives key {} no weight; it should give it some"),
+    ):
+        if wrong.any():
+            *_, query, key = wrong.nonzero()[0].tolist()
+            return f"In the first call that is wrong, query {query} {says.format(key)}: look at the mask, or at what is masked."
+    return ""
 
 
 def _sharper(true: Tensor, weights: Tensor) -> float | None:

@@ -81,7 +81,14 @@ def count(
     return end(extra(b, c, g) * math.prod(x for name, x in factors.items() if name not in without))
 
 
-UNITS = ("KiB", 2**10), ("MiB", 2**20), ("GB or GiB", 2**30), ("kB", 10**3), ("MB", 10**6), ("GB or GiB", 10**9)
+UNITS = (
+    ("KiB", 2**10),
+    ("MiB", 2**20),
+    ("GB or GiB", 2**30),
+    ("kB", 10**3),
+    ("MB", 10**6),
+    ("GB or GiB", 10**9),
+)
 KNOWN = {torch.float64: 8, torch.float32: 4, torch.float16: 2, torch.bfloat16: 2, torch.int8: 1}
 MISTAKES = Mistakes(Mistake(says, partial(count, **steps)) for says, steps in (
     ("Only the keys are counted; the values are kept, too.", {"width": lambda d, e: d}),

@@ -39,10 +39,14 @@ class Learned(Counts):
         for kind, says in ONLY:
             if all(kind in k for k in wrong):
                 return says
-        more = [x.value.item() - expected[k].value.item() for k, x in zip(counts, found, strict=True)]
+        more = [
+            x.value.item() - expected[k].value.item() for k, x in zip(counts, found, strict=True)
+        ]
         if more[::2] == more[1::2]:  # with biases as much as without
-            return "The biases are counted as they should be; the weights are not." + squares(found[1])
-        return "The weights are not counted as they should be." + squares(found[1])
+            return "The biases are counted as they should be; the weights are not." + counted(
+                found[1]
+            )
+        return "The weights are not counted as they should be." + counted(found[1])
 
 
 ONLY = (
@@ -53,9 +57,9 @@ ONLY = (
 )  # fmt: skip
 
 
-def squares(found: Close) -> str:
-    """A count for 512 and 8 heads, without biases, in squares of the width."""
-    return f" For D = 512, 8 heads and no bias they are {found.value.item() / 512**2:.4g} D^2; the layer that was built has 2.25 D^2."
+def counted(found: Close) -> str:
+    """The count for 512 and 8 heads, without biases, beside that of the statement."""
+    return f" For D = 512, 8 heads and no bias they are {found.value.item():,.10g}; the layer that was built has 589,824."
 
 
 ACCEPTED = Accepted(

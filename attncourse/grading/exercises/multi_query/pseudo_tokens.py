@@ -77,8 +77,17 @@ class Told(Layers):
     def notice(self, expected, seen, seed: int) -> str:
         if says := symptom(expected, seen):
             return says
+        stored = [what for what in expected if what.endswith("parameters") or ", shape of " in what]
+        if any(difference(expected[what], seen.get(what)) for what in stored):
+            return (
+                "The layer stores other numbers than it should; look at what the constructor makes."
+            )
         for what, right in expected.items():
-            if isinstance(right, tuple) and shaped(right, seen.get(what)) and difference(right, seen[what]):
+            if (
+                isinstance(right, tuple)
+                and shaped(right, seen.get(what))
+                and difference(right, seen[what])
+            ):
                 return weights_of("outputs")(None, right, seen[what])
         return ""
 
