@@ -8,7 +8,15 @@ import torch.nn.functional as F
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
-from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of, weights
+from attncourse.grading.mistakes import (
+    ATTENTION,
+    alone,
+    clamped,
+    in_place,
+    mistakes_of,
+    slips,
+    weights,
+)
 from attncourse.grading.recipe import Given, Recipe
 
 CALLS = (  # what is special, b h n m d e, how loud
@@ -74,6 +82,7 @@ MISTAKES += [
     RIGHT.but("The output is averaged over the queries; return one row for each.",
               answer=lambda o, w, s, x: (o.mean(-2, keepdim=True), w)),
 ]  # fmt: skip
+MISTAKES += alone(mistakes_of(RIGHT, slips, clamped))
 
 EXERCISE = Exercise(
     name="scaled_dot_product_attention", title="Scaled dot-product attention", kind="Implement",
