@@ -15,7 +15,14 @@ from attncourse.grading.exercises.multi_head import merge_heads
 from attncourse.grading.exercises.multi_head.head_dim import PROJECTIONS, ClassFacts, merge, split
 from attncourse.grading.inputs import seeded
 from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart
-from attncourse.grading.mistakes import gradients, masks, mistakes_of, scales, softmaxes, weights
+from attncourse.grading.mistakes import (
+    gradients,
+    masks,
+    mistakes_of,
+    scales,
+    softmaxes,
+    weights,
+)
 from attncourse.grading.noticing import weights_of
 from attncourse.grading.recipe import Given, hide
 
@@ -183,14 +190,19 @@ def alike_along(axis):
     return lambda w, p: w * F.dropout(torch.ones_like(w).narrow(axis, 0, 1), p)
 
 
+def single(mistakes):
+    """Without their steps, so that they are made alone: two at once would be many here."""
+    return [Mistake(x.says, x.answer) for x in mistakes]
+
+
 def switching(mode):
     return lambda layer, *args: given(layer.train(mode), *args)
 
 
-MISTAKES = Mistakes([
-    *mistakes_of(RIGHT, masks, weights, gradients, softmaxes,
-                 without=("weights returned detached", "overflow in float64")),
-    *(Mistake(x.says, x.answer) for x in mistakes_of(RIGHT, scales, without=("scaled by values", "scaled by queries"))),  # without steps: two at once would be many
+MISTAKES = Mistakes(mistakes_of(RIGHT, masks, weights, without=("weights returned detached",)))
+MISTAKES += single([
+    *mistakes_of(RIGHT, gradients, softmaxes, without=("overflow in float64",)),
+    *mistakes_of(RIGHT, scales, without=("scaled by values", "scaled by queries")),
     *(Mistake(x.says, replace(RIGHT, answer=lambda o, w, s, x, put=x.answer: (x.rest.out_proj(put(o)), w)))
       for x in merge_heads.SHARED[:1] + merge_heads.SHARED[2:]),
     Mistake("Pass the class, not an instance.", RIGHT(6, 2, 0.1)),

@@ -205,7 +205,8 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
      probing(seen=lambda moved: moved[0].abs().amax(-1))),
     ("Only the last sample is looked at; a leak can be in any other.",
      probing(seen=lambda moved: moved[-1].abs().amax(-1))),
-    ("The tolerance is so large that a faint leak goes unnoticed; outputs that nobody touched agree to 1e-9.",
+    ("A faint leak goes unnoticed: the tolerance is too large, or the words are changed too little. Outputs that nobody touched "
+     "agree to 1e-9.",
      probing(tol=1e-2)),
     ("The difference is not made positive: where an output falls, nothing is noticed. Take abs() first.",
      probing(seen=lambda moved: moved.sum((0, 2)))),
