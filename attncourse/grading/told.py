@@ -5,12 +5,14 @@ It is asked where no known mistake explains an answer, and says what was found, 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from attncourse.grading.compare import difference, plain
+from attncourse.grading.exercise import Calls, Counts
 from attncourse.grading.symptoms import COARSE
 
 NEAR = 2e-3  # of outputs and weights; float32 and a pseudo-inverse are between
@@ -176,3 +178,65 @@ def told_by(label: str, expected: dict[str, Any], seen: dict[str, Any], argument
     if all(_near(x.double(), y.double(), COARSE) for x, y in zip(right, found, strict=True)):
         return ""
     return told(*arguments, *found)
+
+
+@dataclass(frozen=True)
+class Several(Calls):
+    """`Calls` that return several results.
+
+    Args:
+        names: what the results are called.
+    """
+
+    names: tuple[str, ...] = ()
+
+    def notice(self, expected: dict[str, Any], seen: dict[str, Any], seed: int) -> str:
+        return of_several(self.names, expected, seen)
+
+
+@dataclass(frozen=True)
+class SeveralCounts(Counts):
+    """`Counts` that return several numbers, as `Several`."""
+
+    names: tuple[str, ...] = ()
+
+    def notice(self, expected: dict[str, Any], seen: dict[str, Any], seed: int) -> str:
+        return of_several(self.names, expected, seen)
+
+
+def of_several(names: Sequence[str], expected: dict[str, Any], seen: dict[str, Any]) -> str:
+    """Which of several results are right in all calls, and how the others are wrong."""
+    labels = [
+        what for what in expected if what.endswith(", output") and isinstance(expected[what], tuple)
+    ]
+    calls = [(what.removesuffix(", output"), expected[what], seen.get(what)) for what in labels]
+    if not calls or not all(isinstance(s, tuple) and len(s) == len(e) for _, e, s in calls):
+        return ""
+    if any(
+        isinstance(x, Tensor) and (not plain(y) or x.shape != y.shape)
+        for _, e, s in calls
+        for x, y in zip(e, s, strict=True)
+    ):
+        return ""
+    right, wrong = [], []
+    for k, name in enumerate(names):
+        pairs = [(label, e[k], s[k]) for label, e, s in calls if difference(e[k], s[k])]
+        wrong += [f"{name} {_how(pairs, len(calls))}"] if pairs else []
+        right += [] if pairs else [name]
+    good = f"Right in all calls: {' and '.join(right)}. " if right else ""
+    return f"{good}Not right: {'; '.join(wrong)}." if wrong else ""
+
+
+def _how(pairs: list[tuple[str, Any, Any]], calls: int) -> str:
+    """In how many calls it is wrong, and by which factor, if by one."""
+    few = f"in {len(pairs)} of {calls} calls, the first is '{pairs[0][0]}'"
+    where = "in all calls" if len(pairs) == calls else few
+    if not all(isinstance(x, Tensor) and x.isfinite().all() for _, *both in pairs for x in both):
+        return where
+    pairs = [(e.double(), s.double()) for _, e, s in pairs]
+    factor = float(
+        sum((e * s).sum() for e, s in pairs)
+        / sum(e.square().sum() for e, _ in pairs).clamp(min=1e-30)
+    )
+    scaled = abs(factor - 1) > 0.02 and all(_near(s, factor * e) for e, s in pairs)
+    return f"{where}{f', {factor:.3g} times what it should be' * scaled}"

@@ -16,10 +16,21 @@ from attncourse.grading.exercises.grouped_query._sharing import (
     given,
     sharing,
     unasked,
+    unpaired,
 )
 from attncourse.grading.inputs import normal
 from attncourse.grading.memory_judge import Budget, MemoryLimited
-from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of
+from attncourse.grading.mistakes import (
+    dots,
+    gradients,
+    heads,
+    in_place,
+    mistakes_of,
+    mixes,
+    outputs,
+    scales,
+    softmaxes,
+)
 from attncourse.grading.recipe import Given, Recipe
 
 
@@ -98,7 +109,8 @@ def sample_after_sample(query, key, value):
     return torch.stack(out)
 
 
-MISTAKES = Mistakes(mistakes_of(RIGHT, *ATTENTION, sharing, unasked, in_place))
+MISTAKES = Mistakes(mistakes_of(RIGHT, scales, softmaxes, sharing))
+MISTAKES += unpaired(mistakes_of(RIGHT, dots, mixes, outputs, gradients, heads, unasked, in_place))
 MISTAKES += [
     RIGHT.but("The weights are returned instead of the output.", answer=lambda o, w, s, x: w),
     RIGHT.but("The weights are returned as well; return the output alone.", answer=lambda o, w, s, x: (o, w)),

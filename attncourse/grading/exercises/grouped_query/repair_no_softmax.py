@@ -15,8 +15,20 @@ from attncourse.grading.exercises.grouped_query._sharing import (
     groups,
     sharing,
     unasked,
+    unpaired,
 )
-from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of, weights
+from attncourse.grading.mistakes import (
+    dots,
+    gradients,
+    heads,
+    in_place,
+    mistakes_of,
+    mixes,
+    outputs,
+    scales,
+    softmaxes,
+    weights,
+)
 from attncourse.grading.recipe import Recipe
 
 RIGHT = Recipe(given, width="d")
@@ -98,7 +110,10 @@ MISTAKES.append(
               "(b, H, n, e) and the weights as (b, H, n, m).",
               answer=lambda o, w, s, x: [apart(made, o.size(1) // x.rest) for made in (o, w)], **FAULTS[3][1])
 )  # fmt: skip
-MISTAKES += mistakes_of(RIGHT, *ATTENTION, weights, sharing, unasked, in_place)
+MISTAKES += mistakes_of(RIGHT, scales, softmaxes, sharing)
+MISTAKES += unpaired(
+    mistakes_of(RIGHT, dots, mixes, outputs, gradients, heads, weights, unasked, in_place)
+)
 MISTAKES += [RIGHT.but(says, answer=change) for says, change in (
     ("The groups are still apart, in the output and in the weights; return (b, H, n, e) and (b, H, n, m).",
      lambda o, w, s, x: [groups(made, x, x.rest) for made in (o, w)]),

@@ -8,9 +8,20 @@ import torch.nn.functional as F
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
 from attncourse.grading.exercises.grouped_query._noticed import GroupedLayers
-from attncourse.grading.exercises.grouped_query._sharing import apart, averaged, sharing
+from attncourse.grading.exercises.grouped_query._sharing import apart, averaged, sharing, unpaired
 from attncourse.grading.layers_judge import LayerRecipe, far_apart, merge, split
-from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, rules
+from attncourse.grading.mistakes import (
+    dots,
+    gradients,
+    heads,
+    masks,
+    mistakes_of,
+    mixes,
+    outputs,
+    rules,
+    scales,
+    softmaxes,
+)
 from attncourse.grading.recipe import Given
 
 SIZES = (
@@ -123,13 +134,15 @@ def returned(change):
 
 
 MISTAKES = Mistakes(mistakes_of(
-    RIGHT, *ATTENTION, masks, rules, partial(sharing, count=lambda x: x.rest.num_kv_heads), without=(
-        "scaled by values", "scaled by queries", "mask unused", "top left", "bottom right", "square mask",
-        "output averaged", "output added", "positions first", "heads merged", "squeezed",
+    RIGHT, scales, rules, partial(sharing, count=lambda x: x.rest.num_kv_heads), without=(
+        "scaled by values", "scaled by queries", "top left", "bottom right", "square mask",
         "one output a group, averaged", "one output a group, added"),
 ))  # fmt: skip
+MISTAKES += unpaired(mistakes_of(RIGHT, dots, softmaxes, mixes, outputs, gradients, heads, masks, without=(
+    "mask unused", "output averaged", "output added", "positions first", "heads merged", "squeezed",
+)))  # fmt: skip
 STILL = "k_proj and v_proj still make H heads, {}. Make the projections narrower.".format
-MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
+MISTAKES += unpaired([RIGHT.but(says, **steps) for says, steps in (
     ("This is the code as found: k_proj and v_proj make H heads, so nothing is shared. They must make G heads.",
      RIGHT.stores(of=lambda H, G: (H, H, H, H))),
     (STILL("and only the first G of them are used"), wide(lambda x, g: x[:, :g])),
@@ -187,7 +200,7 @@ MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
          for p in (layer.q_proj, layer.k_proj, layer.v_proj)))),
     ("The heads are returned apart; merge them and apply out_proj.", returned(lambda o, layer: o)),
     ("A tuple is returned; return the output alone.", returned(lambda o, layer: (layer.out_proj(merge(o)), None))),
-)]  # fmt: skip
+)])  # fmt: skip
 
 EXERCISE = Exercise(
     name="share_the_keys", answer="GroupedLayer", title="Share the keys", kind="Repair",
