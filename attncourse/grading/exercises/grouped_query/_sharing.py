@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from attncourse import spec
-from attncourse.grading.exercise import Mistake
 from attncourse.grading.inputs import alternating, sized_cases
 from attncourse.grading.mistakes import Found
 from attncourse.grading.observe import Case
@@ -148,11 +147,6 @@ def sharing(right: Recipe, count: Callable[[Any], int] = lambda x: x.rest) -> Fo
         ("one output a group, added", "The weights or outputs of a group are added up, after the softmax; every "
          "query head keeps its own output.", left(lambda o: o.sum(2))),
     )  # fmt: skip
-
-
-def unpaired(mistakes: list[Mistake]) -> list[Mistake]:
-    """Mistakes that are not tried together with others: each pair costs the first wrong answer a call."""
-    return [Mistake(mistake.says, mistake.answer) for mistake in mistakes]
 
 
 def averaged(heads: Tensor, count: int) -> Tensor:

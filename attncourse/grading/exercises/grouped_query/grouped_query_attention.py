@@ -16,11 +16,11 @@ from attncourse.grading.exercises.grouped_query._sharing import (
     given,
     sharing,
     unasked,
-    unpaired,
 )
 from attncourse.grading.inputs import normal
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 from attncourse.grading.mistakes import (
+    alone,
     dots,
     gradients,
     heads,
@@ -110,7 +110,7 @@ def sample_after_sample(query, key, value):
 
 
 MISTAKES = Mistakes(mistakes_of(RIGHT, scales, softmaxes, sharing))
-MISTAKES += unpaired(mistakes_of(RIGHT, dots, mixes, outputs, gradients, heads, unasked, in_place))
+MISTAKES += alone(mistakes_of(RIGHT, dots, mixes, outputs, gradients, heads, unasked, in_place))
 MISTAKES += [
     RIGHT.but("The weights are returned instead of the output.", answer=lambda o, w, s, x: w),
     RIGHT.but("The weights are returned as well; return the output alone.", answer=lambda o, w, s, x: (o, w)),

@@ -15,9 +15,9 @@ from attncourse.grading.exercises.grouped_query._sharing import (
     groups,
     sharing,
     unasked,
-    unpaired,
 )
 from attncourse.grading.mistakes import (
+    alone,
     dots,
     gradients,
     heads,
@@ -111,7 +111,7 @@ MISTAKES.append(
               answer=lambda o, w, s, x: [apart(made, o.size(1) // x.rest) for made in (o, w)], **FAULTS[3][1])
 )  # fmt: skip
 MISTAKES += mistakes_of(RIGHT, scales, softmaxes, sharing)
-MISTAKES += unpaired(
+MISTAKES += alone(
     mistakes_of(RIGHT, dots, mixes, outputs, gradients, heads, weights, unasked, in_place)
 )
 MISTAKES += [RIGHT.but(says, answer=change) for says, change in (

@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
 from attncourse.grading.exercises.grouped_query._noticed import GroupedLayers
-from attncourse.grading.exercises.grouped_query._sharing import apart, averaged, sharing, unpaired
+from attncourse.grading.exercises.grouped_query._sharing import apart, averaged, sharing
 from attncourse.grading.layers_judge import LayerRecipe, far_apart, merge, split
 from attncourse.grading.mistakes import (
+    alone,
     dots,
     gradients,
     heads,
@@ -138,11 +139,11 @@ MISTAKES = Mistakes(mistakes_of(
         "scaled by values", "scaled by queries", "top left", "bottom right", "square mask",
         "one output a group, averaged", "one output a group, added"),
 ))  # fmt: skip
-MISTAKES += unpaired(mistakes_of(RIGHT, dots, softmaxes, mixes, outputs, gradients, heads, masks, without=(
+MISTAKES += alone(mistakes_of(RIGHT, dots, softmaxes, mixes, outputs, gradients, heads, masks, without=(
     "mask unused", "output averaged", "output added", "positions first", "heads merged", "squeezed",
 )))  # fmt: skip
 STILL = "k_proj and v_proj still make H heads, {}. Make the projections narrower.".format
-MISTAKES += unpaired([RIGHT.but(says, **steps) for says, steps in (
+MISTAKES += alone([RIGHT.but(says, **steps) for says, steps in (
     ("This is the code as found: k_proj and v_proj make H heads, so nothing is shared. They must make G heads.",
      RIGHT.stores(of=lambda H, G: (H, H, H, H))),
     (STILL("and only the first G of them are used"), wide(lambda x, g: x[:, :g])),
