@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
 from attncourse.grading.mistakes import (
     ATTENTION,
@@ -17,6 +17,7 @@ from attncourse.grading.mistakes import (
     slips,
     weights,
 )
+from attncourse.grading.noticing import Noticing, weights_of
 from attncourse.grading.recipe import Given, Recipe
 
 CALLS = (  # what is special, b h n m d e, how loud
@@ -87,7 +88,7 @@ MISTAKES += alone(mistakes_of(RIGHT, slips, clamped))
 EXERCISE = Exercise(
     name="scaled_dot_product_attention", title="Scaled dot-product attention", kind="Implement",
     points=3, difficulty=2, minutes=15, needs="section 'The formula, as the field writes it' of chapter 1",
-    judge=Calls(spec.scaled_dot_product_attention, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Noticing(spec.scaled_dot_product_attention, cases, look=weights_of("outputs")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Four lines: scores, scale, softmax, mix. Write the shape of each as a comment first.",
         "Scores have shape (batch, heads, queries, keys): query @ key.transpose(-2, -1).",

@@ -105,8 +105,12 @@ def added(scores, x):
 unchanged = Recipe.finish
 MISTAKES = Mistakes(mistakes_of(RIGHT, *ATTENTION, masks, weights, in_place))
 MISTAKES += [Mistake(x.says, x.answer) for x in mistakes_of(NAN_REPLACED, softmaxes)]
-MISTAKES += [RIGHT.but(says, **steps, finish=late if name.startswith("filled with") else unchanged)
-             for name, says, steps in masks(RIGHT) if "finish" not in steps]  # fmt: skip
+FAR = (
+    "Rows of scores far below 0 lose their weight, or hidden keys take it: hidden scores become a number such as -1e4, or get "
+    "one added, or the number that is subtracted in a row is kept above one. Minus infinity is less than any."
+)
+MISTAKES += alone([RIGHT.but(FAR if "filled with -" in name else says, **steps, finish=late if "filled with" in name else unchanged)
+             for name, says, steps in masks(RIGHT) if "finish" not in steps])  # fmt: skip
 MISTAKES += [RIGHT.but(says, **{"finish": unchanged, **steps}) for says, steps in (
     ("The mask is read the other way round; True = may attend.",
      {"given": lambda q, k, v, mask: Given(q, k, v, ~mask), "finish": zeroed}),
