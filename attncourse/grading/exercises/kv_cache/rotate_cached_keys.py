@@ -7,11 +7,11 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from attncourse.grading.compare import difference
-from attncourse.grading.decoding_judge import RULES, SELDOM, Decoding, of_output
+from attncourse.grading.decoding_judge import RULES, SELDOM, Decoding, caches, of_output
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.kv_cache import chunked_decode
 from attncourse.grading.exercises.kv_cache.chunked_decode import FAMILIES, WITHOUT, cases, join
-from attncourse.grading.mistakes import mistakes_of
+from attncourse.grading.mistakes import mistakes_of, rules, scales
 from attncourse.grading.recipe import Given, Recipe
 from attncourse.grading.symptoms import same
 
@@ -145,7 +145,12 @@ def token_by_token(query, key, value, keys, values):
     return [torch.cat(rows, dim=2), keys, values]
 
 
-MISTAKES = Mistakes(mistakes_of(RIGHT, *FAMILIES, without=WITHOUT))
+# attend and rotary are given and right: of what they do, only the scale and the causal mask are tried beside wrong positions.
+PAIRED = {mistake.says for mistake in mistakes_of(RIGHT, scales, rules, caches)}
+MISTAKES = Mistakes(
+    mistake if mistake.says in PAIRED else Mistake(mistake.says, mistake.answer)
+    for mistake in mistakes_of(RIGHT, *FAMILIES, without=WITHOUT)
+)
 MISTAKES += [RIGHT.but(says, given=turned(query_at, key_at)) for says, query_at, key_at in (
     ("The new keys still start at 0; they stand behind the cache, too.", start, lambda i, p: i),
     ("The queries still start at 0; they stand behind the cache, too.", lambda i, p: i, start),
