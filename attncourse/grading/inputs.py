@@ -79,3 +79,9 @@ def far_below_zero(query: Tensor, key: Tensor) -> None:
     query.fill_(-(2.0**13))
     key.fill_(2.0**12)
     key[..., 0] += 0.5 * torch.arange(key.size(-2))
+
+
+def far_from_zero(query: Tensor, key: Tensor) -> None:
+    """The scores of `far_below_zero`, and every other query has them above zero."""
+    far_below_zero(query, key)
+    query[..., 1::2, :] *= -1

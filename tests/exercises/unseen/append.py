@@ -3,6 +3,7 @@
 import math
 
 import torch
+
 from unseen import right, wrong
 
 

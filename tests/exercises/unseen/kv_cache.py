@@ -4,6 +4,7 @@ import math
 import re
 
 import torch
+
 from unseen import right, wrong
 
 for number, says in (
@@ -55,7 +56,9 @@ for says, count in (
 
 @right("kv_bytes")
 def of_one_tensor(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):
-    each = torch.empty(batch, num_kv_heads, length, head_dim + value_dim, dtype=dtype, device="meta")
+    each = torch.empty(
+        batch, num_kv_heads, length, head_dim + value_dim, dtype=dtype, device="meta"
+    )
     return layers * each.nbytes
 
 
@@ -78,7 +81,10 @@ for says, mask in (
     ("a query does not read itself", lambda n, p: tril(n, n + p, p) & (torch.arange(n + p) % 2 == 0)),
 ):  # fmt: skip
     wrong("bottom_right_mask", says, mask, never="three digits")
-right("bottom_right_mask", lambda n, past: torch.tensor([[j <= past + i for j in range(past + n)] for i in range(n)]))
+right(
+    "bottom_right_mask",
+    lambda n, past: torch.tensor([[j <= past + i for j in range(past + n)] for i in range(n)]),
+)
 
 
 def decode(fill=-math.inf, scale=lambda q, m: q.size(-1) ** -0.5, rule=lambda n, m, p: tril(n, m, p), softmax=lambda s: s.softmax(-1),
@@ -132,7 +138,11 @@ for says, steps in (
     ("All samples read the cache of sample 0", {"first": lambda q, k, v, pk, pv: (q, k, v, *(x[:1].expand_as(x) for x in (pk, pv)))}),
 ):  # fmt: skip
     wrong("chunked_decode", says, decode(**steps))
-for steps in ({"softmax": lambda s: (s - s.logsumexp(-1, keepdim=True)).exp()}, {"fill": -1e9}, {"fill": -1e30}):
+for steps in (
+    {"softmax": lambda s: (s - s.logsumexp(-1, keepdim=True)).exp()},
+    {"fill": -1e9},
+    {"fill": -1e30},
+):
     right("chunked_decode", decode(**steps))
 
 
@@ -147,7 +157,13 @@ def turning(query=torch.add, key=torch.add, past=None, turn=rotary, **steps):
 
     def first(q, k, v, pk, pv):
         i, p = torch.arange(q.size(2)), pk.size(2)
-        return turn(q, query(i, p)), turn(k, key(i, p)), v, pk if past is None else rotary(pk, past(torch.arange(p))), pv
+        return (
+            turn(q, query(i, p)),
+            turn(k, key(i, p)),
+            v,
+            pk if past is None else rotary(pk, past(torch.arange(p))),
+            pv,
+        )
 
     return decode(**{"first": first} | steps)
 

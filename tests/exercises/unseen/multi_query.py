@@ -4,6 +4,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+
 from unseen import right, wrong
 
 WEIGHTS, BIASES = "the weights are not", "the biases are not: each projection has one"
@@ -23,7 +24,11 @@ for says, count in (  # of the width, the head's width, the bias and the heads
     ("expected a number, got the text", lambda d, w, b, h: str((d + b) * 2 * (d + w))),
     ("expected a number, got 2 results", lambda d, w, b, h: (2 * d * (d + w), 2 * b * (d + w))),
 ):  # fmt: skip
-    wrong("param_count", says.replace("852,", "they are 851,968"), lambda d, h, bias, f=count: f(d, d // h, int(bias), h))
+    wrong(
+        "param_count",
+        says.replace("852,", "they are 851,968"),
+        lambda d, h, bias, f=count: f(d, d // h, int(bias), h),
+    )
 right("param_count", lambda d, h, bias: (d + bias) * 2 * (d + d / h))
 
 for says, factors in (
@@ -60,7 +65,7 @@ def attention(fill=-math.inf, scale=lambda q, k: q.size(-1) ** -0.5, rule=tril, 
 for says, steps in (
     *(("minus infinity is less than any", {"fill": fill}) for fill in (-1e3, -5e3, -1e4, -4e4, -65504.0, -2e6, -1e7, -1e8)),
     ("query 0 gives key 1 some weight", {"causal": lambda c: not c}),
-    ("query 0 gives key 0 no weight", {"rule": lambda n, m: tril(n, m) & (torch.arange(m) > 0) | (torch.arange(m) == m - 1)}),
+    ("query 0 gives key 4 some weight", {"rule": lambda n, m: tril(n, m) & (torch.arange(m) > 0) | (torch.arange(m) == m - 1)}),
     ("query 0 gives key 1 some weight", {"rule": lambda n, m: tril(n, m, n)}),
     ("The mask is read the other way round", {"rule": lambda n, m: ~tril(n, m)}),
     ("1.732 times as large", {"scale": lambda q, k: len(q) ** -0.5 if q.size(1) > 1 else q.size(-1) ** -0.5}),
@@ -78,7 +83,11 @@ for says, steps in (
     ("Two mistakes at once", {"scale": lambda q, k: 1.0, "softmax": lambda s: s.softmax(-2)}),
 ):  # fmt: skip
     wrong("multi_query_attention", says, attention(**steps))
-for steps in ({"softmax": lambda s: (s - s.logsumexp(-1, keepdim=True)).exp()}, {"fill": -1e9}, {"fill": -1e30}):
+for steps in (
+    {"softmax": lambda s: (s - s.logsumexp(-1, keepdim=True)).exp()},
+    {"fill": -1e9},
+    {"fill": -1e30},
+):
     right("multi_query_attention", attention(**steps))
 
 

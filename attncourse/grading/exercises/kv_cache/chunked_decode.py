@@ -8,13 +8,16 @@ import torch.nn.functional as F
 from attncourse import spec
 from attncourse.grading.decoding_judge import RULES, SELDOM, Decoding, caches, which_result
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
-from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
+from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
 from attncourse.grading.mistakes import (
     ATTENTION,
+    alone,
     in_place,
     masks,
     mistakes_of,
     rules,
+    scales,
+    softmaxes,
 )
 from attncourse.grading.recipe import Given, Recipe, hide, triangle
 
@@ -36,7 +39,7 @@ CALLS = (  # what is special, b h n p d e, how loud
       for p in range(0, 4, n)),
     ("large scores", (1, 2, 3, 4, 6, 5), 144),
     ("scores near 768 and -768", (1, 2, 5, 0, 4, 3), alternating),
-    ("scores far below zero", (1, 2, 5, 0, 16, 3), far_below_zero),
+    ("scores far below and above zero", (1, 2, 5, 0, 16, 3), far_from_zero),
 )  # fmt: skip
 
 
@@ -78,8 +81,12 @@ def past_and_new_scores(query, key, value, past_key, past_value):
     return output, join(past_key, key), join(past_value, value)
 
 
-FAMILIES, WITHOUT = (*ATTENTION, masks, rules, in_place, caches), ("bottom right", "mask unused")
-MISTAKES = Mistakes(mistakes_of(RIGHT, *FAMILIES, without=WITHOUT))
+FAMILIES = *ATTENTION, masks, rules, in_place, caches
+PAIRED = scales, softmaxes, masks, rules, caches
+MISTAKES = Mistakes(
+    mistakes_of(RIGHT, *PAIRED, without=("bottom right", "mask unused"))
+    + alone(mistakes_of(RIGHT, *(f for f in FAMILIES if f not in PAIRED)))
+)
 MISTAKES += [RIGHT.but(says, rule=rule) for says, rule in RULES] + [RIGHT.but(says, given=wrong) for says, wrong in (
     ("The past stands behind the new tokens; the cached keys and values come first.",
      lambda q, k, v, pk, pv: Given(q, join(k, pk), join(v, pv), pk.size(2))),

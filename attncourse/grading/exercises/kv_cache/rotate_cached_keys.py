@@ -10,8 +10,8 @@ from attncourse.grading.compare import difference
 from attncourse.grading.decoding_judge import RULES, SELDOM, Decoding, caches, of_output
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.kv_cache import chunked_decode
-from attncourse.grading.exercises.kv_cache.chunked_decode import FAMILIES, WITHOUT, cases, join
-from attncourse.grading.mistakes import mistakes_of, rules, scales
+from attncourse.grading.exercises.kv_cache.chunked_decode import FAMILIES, cases, join
+from attncourse.grading.mistakes import alone, mistakes_of, rules, scales
 from attncourse.grading.recipe import Given, Recipe
 from attncourse.grading.symptoms import same
 
@@ -146,10 +146,10 @@ def token_by_token(query, key, value, keys, values):
 
 
 # attend and rotary are given and right: of what they do, only the scale and the causal mask are tried beside wrong positions.
-PAIRED = {mistake.says for mistake in mistakes_of(RIGHT, scales, rules, caches)}
+PAIRED = scales, rules, caches
 MISTAKES = Mistakes(
-    mistake if mistake.says in PAIRED else Mistake(mistake.says, mistake.answer)
-    for mistake in mistakes_of(RIGHT, *FAMILIES, without=WITHOUT)
+    mistakes_of(RIGHT, *PAIRED, without=("bottom right",))
+    + alone(mistakes_of(RIGHT, *(f for f in FAMILIES if f not in PAIRED), without=("mask unused",)))
 )
 MISTAKES += [RIGHT.but(says, given=turned(query_at, key_at)) for says, query_at, key_at in (
     ("The new keys still start at 0; they stand behind the cache, too.", start, lambda i, p: i),

@@ -10,7 +10,19 @@ from attncourse import spec
 from attncourse.grading.compare import difference
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
 from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart, merge, split
-from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, weights
+from attncourse.grading.mistakes import (
+    alone,
+    dots,
+    gradients,
+    heads,
+    masks,
+    mistakes_of,
+    mixes,
+    outputs,
+    scales,
+    softmaxes,
+    weights,
+)  # fmt: skip
 from attncourse.grading.noticing import shaped, weights_of
 from attncourse.grading.recipe import Given, triangle
 from attncourse.grading.symptoms import symptom
@@ -171,11 +183,12 @@ TOKENS = wide(lambda t: t.flatten(1, 2))
 MADE_WIDER = wide(
     lambda t: t.flatten(1, 2), mask=lambda m, heads: m.repeat_interleave(heads, dim=1)
 )
-MISTAKES = Mistakes(mistakes_of(RIGHT, *ATTENTION, masks, weights, without=(
-    "scaled by values", "scaled by queries", "weights returned detached",
-    "output averaged", "output added", "positions first", "heads merged", "squeezed",
-)))  # fmt: skip
-MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
+MISTAKES = Mistakes([
+    *mistakes_of(RIGHT, scales, softmaxes, masks, without=("scaled by values", "scaled by queries")),
+    *alone(mistakes_of(RIGHT, dots, mixes, outputs, gradients, heads, weights, without=(
+        "weights returned detached", "output averaged", "output added", "positions first", "heads merged", "squeezed"))),
+])  # fmt: skip
+MISTAKES += alone(RIGHT.but(says, **steps) for says, steps in (
     ("This is the code as found: kv_proj is as wide as all heads, and the reshape makes a token of every slice. "
      "One KV head is head_dim wide.", TOKENS),
     ("The mask was made wider until it fits the slices; the slices should not be tokens at all.", MADE_WIDER),
@@ -218,7 +231,7 @@ MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
     ("The output projection is missing.", returned(lambda o, w, layer: (merge(o), w))),
     ("The weights come with the wrong axis order; return (batch, num_heads, n, n).",
      returned(lambda o, w, layer: (layer.out_proj(merge(o)), w.transpose(1, 2)))),
-)]  # fmt: skip
+))  # fmt: skip
 
 EXERCISE = Exercise(
     name="pseudo_tokens", answer="RepairedAttention", title="Slices are not tokens", kind="Repair",
