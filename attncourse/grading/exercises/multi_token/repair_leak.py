@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
-from attncourse.grading.exercises.multi_token._convolved import as_it_is, filled
+from attncourse.grading.exercises.multi_token._convolved import as_it_is, filled, positive
 from attncourse.grading.exercises.multi_token._leaks import (
     before,
     behind,
@@ -26,7 +26,7 @@ from attncourse.grading.exercises.multi_token._slips import (
     strict,
 )
 from attncourse.grading.exercises.multi_token._twice import BEHIND, KEPT, RIGHT, TWINS, Leaks, Twice
-from attncourse.grading.inputs import seeded
+from attncourse.grading.inputs import far_below_zero, seeded
 from attncourse.grading.observe import Case
 from attncourse.spec_scores import multi_token_attention as definition
 
@@ -40,6 +40,7 @@ CALLS = (  # what is special; batch, heads, n, d, e, kernel, kernel_after, gradi
     ("kernels larger than the table", (1, 2, 3, 4, 6), (5, 9), (4, 7), False),
     ("3 samples of one token", (3, 2, 1, 4, 5), (3, 3), (2, 3), False),
     ("large scores", (1, 2, 5, 4, 3), (2, 3), (3, 3), False),
+    ("scores below -1e8", (1, 2, 4, 16, 3), (2, 3), (2, 3), False),
 )  # fmt: skip
 
 
@@ -58,6 +59,9 @@ def cases(seed: int) -> list[Case]:
             same.zero_()[:, -1, same.size(2) // 2] = 1.0
         if what == "large scores":
             query = 100 * query
+        if "below" in what:
+            far_below_zero(query, key)
+            kernels[0] = positive(kernels[0])
         found.append(Case(what, (query, key, value, *kernels), gradients=gradients))
     return found
 

@@ -14,7 +14,7 @@ from attncourse.grading.exercises.sinks._with_sink import (
     opened,
     total,
 )
-from attncourse.grading.inputs import normal, seeded
+from attncourse.grading.inputs import far_below_zero, normal, seeded
 from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, weights
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given
@@ -31,6 +31,7 @@ CALLS = (  # what is special, b h n m d e, how loud, the factor on the sinks, wh
     ("large scores and sinks", (1, 3, 4, 6, 5, 2), 200, 200, 400, 0),
     ("sinks of about 1000", (2, 4, 3, 5, 6, 4), 1, 3, 1000, 0),
     ("sinks far below all scores", (1, 4, 2, 3, 5, 6), 1, 3, -3e6, 0.3),
+    ("scores below -1e8, and sinks below them", (1, 2, 4, 3, 16, 5), far_below_zero, 1, -3e8, 0.3),
     ("1 query, 1 key, 1 head", (2, 1, 1, 1, 4, 3), 1, 1, 1, 0),
 )
 
@@ -42,7 +43,10 @@ def cases(seed: int) -> list[Case]:
         visible = torch.rand(n, m, generator=g) >= hidden
         if hidden:
             visible[0], visible[1] = False, True
-        args = loud * query, key, value, factor * sink + added, visible
+        query = query if callable(loud) else loud * query
+        if callable(loud):
+            loud(query, key)
+        args = query, key, value, factor * sink + added, visible
         found.append(Case(what, args, gradients=loud == 1))
     return found
 
