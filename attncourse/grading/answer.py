@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -118,7 +119,7 @@ def tensors_in(values: Any) -> list[Tensor]:
 def _copy(x: Any, wants_gradient: bool) -> Any:
     """A copy that may be changed in place, so no leaf of the graph."""
     if not isinstance(x, Tensor):
-        return x
+        return deepcopy(x) if isinstance(x, list | dict) else x
     copy = x.detach().clone()
     return copy.requires_grad_() * 1 if wants_gradient and x.is_floating_point() else copy
 

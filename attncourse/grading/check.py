@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from attncourse.grading.exercises import CHAPTERS, chapter_of, load, names
-from attncourse.grading.own_code import course_code
+from attncourse.grading.own_code import refused
 from attncourse.grading.verdict import Verdict
 
 COLOURS = {
@@ -34,7 +34,7 @@ class CheckFailed(AssertionError):
 def check(name: str, answer: Any) -> None:
     """Judge an answer and show a report: the property that failed, and what it most resembles.
 
-    An answer that calls the course's own code is judged like any other, with a word about it.
+    An answer that is or calls the course's own code is refused: that is what you are to write.
 
     Args:
         name: the exercise, for example ``"split_heads"``.
@@ -46,9 +46,10 @@ def check(name: str, answer: Any) -> None:
             raises nothing.
         KeyError: no exercise has this name.
     """
-    verdict = load(name).grade(answer)
+    exercise = load(name)
+    verdict = refused(name, exercise.out_of, answer) or exercise.grade(answer)
     _verdicts[name] = verdict
-    _show(verdict, borrowed(answer))
+    _show(verdict)
     if verdict.status == "failed":
         raise CheckFailed(f'{name} is not right yet. hint("{name}") helps.')
     if verdict.status != "passed" and os.environ.get("NBGRADER_EXECUTION"):
@@ -95,13 +96,9 @@ def most_likely(verdict: Verdict) -> str:
     return f"Most likely: {verdict.diagnosis}" if verdict.diagnosis else ""
 
 
-def borrowed(answer: Any) -> str:
-    """A sentence about an answer that is or calls the course's own code; '' about any other."""
-    found = course_code(answer)
-    return found and (
-        f"This answer uses {found}, which is the course's own code. Write the steps yourself: they are what "
-        "the exercise is for, and a class is graded where that code is missing."
-    )
+def shown(verdict: Verdict) -> list[str]:
+    """What a student reads of a verdict, below its headline."""
+    return [*filter(None, [most_likely(verdict)]), *details(verdict)]
 
 
 def details(verdict: Verdict) -> list[str]:
@@ -116,8 +113,8 @@ def details(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _show(verdict: Verdict, note: str = "") -> None:
-    lines = [*filter(None, [note, most_likely(verdict)]), *details(verdict)]
+def _show(verdict: Verdict) -> None:
+    lines = shown(verdict)
     text = "\n  ".join([verdict.headline, *lines])
     if "IPython" not in sys.modules or not _in_notebook():
         print(text)

@@ -14,10 +14,11 @@ NO_GRADIENT = "no gradient reaches it"
 
 @dataclass(frozen=True)
 class Close:
-    """A number with its tolerance."""
+    """A number with its tolerance, relative or absolute."""
 
     value: Tensor
     rtol: float
+    atol: float = 1e-12
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ def difference(expected: Any, seen: Any) -> str:
         return ""
     if expected is True:
         return "no" if seen is False else str(seen)
-    return f"expected {_short(expected)}, got {_short(seen)}"
+    text = "the text " if isinstance(seen, str) and isinstance(expected, int | float) else ""
+    return f"expected {_short(expected)}, got {text}{_short(seen)}"
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -110,7 +112,7 @@ def _difference_number(expected: Close, seen: Any) -> str:
         return f"expected a number, got {_short(seen)}"
     if seen.value.shape != expected.value.shape:
         return f"expected {_count(expected.value)}, got {_count(seen.value)}"
-    right = torch.isclose(seen.value, expected.value, rtol=expected.rtol, atol=1e-12)
+    right = torch.isclose(seen.value, expected.value, rtol=expected.rtol, atol=expected.atol)
     if right.all():
         return ""
     if right.dim() == 0:

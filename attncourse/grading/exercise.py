@@ -12,7 +12,7 @@ from functools import lru_cache
 from operator import index
 from typing import Any, Protocol
 
-from attncourse.grading.compare import Raised, difference
+from attncourse.grading.compare import Close, Raised, difference
 from attncourse.grading.diagnosis import Diagnosis, Mistake, Observations
 from attncourse.grading.isolation import torch_defaults
 from attncourse.grading.numerals import observe_number, opened
@@ -113,13 +113,18 @@ class Number:
     Args:
         value: computes the right number; called once.
         rtol: allowed relative error.
+        decimals: how many are asked; the error may then be half a unit of the last.
     """
 
     value: Callable[[], Any]
     rtol: float = 1e-6
+    decimals: int | None = None
 
     def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
-        yield "the number", observe_number(answer, self.rtol)
+        found = observe_number(answer, self.rtol)
+        if self.decimals is not None and isinstance(found, Close):
+            found = Close(found.value, 0.0, 0.5001 * 10**-self.decimals)
+        yield "the number", found
 
     def expected(self, seed: int) -> Observations:
         return dict(self.observe(self.value(), seed))

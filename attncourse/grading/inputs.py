@@ -72,7 +72,16 @@ def alternating(query: Tensor, key: Tensor) -> None:
 
 
 def far_below_zero(query: Tensor, key: Tensor) -> None:
-    """Make score (i, j) -(2**22 + 4 j) (head_dim 16), exactly: below -1e6, which people hide with."""
-    query.fill_(-1024.0)
-    key.fill_(1024.0)
-    key[..., 0] += 2**-6 * torch.arange(key.size(-2))
+    """Make score (i, j) -(2**27 + 2**10 j) (head_dim 16), exactly: below -1e8, and people hide with less.
+
+    The first key takes all weight, so that what float32 rounds of such scores makes no difference.
+    """
+    query.fill_(-(2.0**13))
+    key.fill_(2.0**12)
+    key[..., 0] += 0.5 * torch.arange(key.size(-2))
+
+
+def far_from_zero(query: Tensor, key: Tensor) -> None:
+    """The scores of `far_below_zero`, and every other query has them above zero."""
+    far_below_zero(query, key)
+    query[..., 1::2, :] *= -1

@@ -117,13 +117,13 @@ def draw(name: str, shape: tuple[int, ...], seed: int, stage: str = "") -> Tenso
 
 
 def far_apart(x: Tensor, known: dict[str, Tensor]) -> None:
-    """Make the scores -2**22 - 4 j and 2**22 + 4 j, even and odd keys j in turn, exactly (head_dim 1).
+    """Make the scores -2**27 - 2**7 j and 2**27 + 2**7 j, even and odd keys j in turn, exactly (head_dim 1).
 
     With a mask, query 0 sees nothing but a score far below those that are hidden.
     """
     j = torch.arange(x.size(1))
     x[..., 0] = -((-1.0) ** j) * (2**12 + 2**-8 * j)
-    for name, weight, bias in ("q", 0.0, 2.0**10), ("k", 1.0, 0.0), ("kv", 1.0, 0.0):
+    for name, weight, bias in ("q", 0.0, 2.0**15), ("k", 1.0, 0.0), ("kv", 1.0, 0.0):
         if f"{name}_proj.weight" in known:
             known[f"{name}_proj.weight"].zero_()[:, 0] = weight
             known[f"{name}_proj.bias"].fill_(bias)

@@ -17,6 +17,10 @@ SIZES = (
 MEANS = (
     ("Boolean value of Tensor with more than one value", "A whole tensor is asked whether it is true, by if, and, or, not, min, max or "
      "filter. Decide for each number, as torch.where does; or ask whether it is None."),
+    ("Sizes of tensors must match except in dimension", "torch.cat joins along dim; in all other axes its parts must be equally long. "
+     "Print their shapes: along which axis do they differ?"),
+    ("stack expects each tensor to be equal size", "torch.stack makes a new axis of equal parts; parts of several lengths are joined by "
+     "torch.cat, along the axis in which they differ."),
     ("Index tensor must have the same number of dimensions", "gather and scatter need an index with as many axes as the tensor has: put "
      "the missing ones in front, and expand them."),
     ("Expected dtype int32/int64 for index", "An index is made of whole numbers: / gives others, // and .long() do not."),
@@ -31,6 +35,10 @@ MEANS = (
     ("Size does not match at dimension", "The index of gather or scatter is larger than the tensor along an axis that is not picked from: its "
      "axes stand in another order, or it belongs to the transposed tensor."),
     ("is out of bounds for", "An index points beyond the end of its axis."),
+    ("is invalid for input of size", "The sizes asked for hold more or fewer numbers than there are: take them from the shape of the tensor, "
+     "not from an example."),
+    ("view size is not compatible", "view cannot read across a transpose or another exchange of axes: call .contiguous() before it, or use "
+     "reshape or flatten."),
     ("modified by an inplace operation", "A tensor is changed in place that the gradient still needs: write a = a + b, not a += b."),
 )  # fmt: skip
 # bfloat16 keeps 8 bits; a few roundings in a row lose two or three of them.
@@ -45,13 +53,25 @@ def symptom(expected: dict[str, Any], seen: dict[str, Any]) -> str:
         if what in seen and what.endswith(", output") and not same(expected[what], seen[what])
     ]
     if not pairs:
-        return _nearly(expected, seen) or _changed(expected, seen) or _lost_gradient(expected, seen)
+        typed = [
+            (what, x, seen[what])
+            for what, x in expected.items()
+            if difference(x, seen.get(what, x))
+        ]
+        return (
+            _typed(typed, 0)
+            or _nearly(expected, seen)
+            or _changed(expected, seen)
+            or _lost_gradient(expected, seen)
+        )
     for explains in (
         _raised,
         _uncalled,
         _packed,
         _reordered,
         _reshaped,
+        _typed,
+        _multiplied,
         _rounded,
         _not_a_number,
         _alone,
@@ -78,12 +98,15 @@ def _uncalled(pairs, calls: int) -> str:
 
 def _packed(pairs, calls: int) -> str:
     """The right tensor in a list, in an array of numpy, or beside others."""
+    of_numpy = [isinstance(s, tuple) and any(map(_is_array, s)) for _, _, s in pairs]
+    if all(of_numpy) and all(same(e, run(_made_tensors, s)) for _, e, s in pairs):
+        return "The numbers are right, but these are arrays of numpy; return tensors."
     if not all(plain(e) for _, e, _ in pairs):
         return ""
     reasons = []
     for _, e, s in pairs:
         beside = isinstance(s, tuple) and next((k for k, x in enumerate(s) if same(e, x)), None)
-        if type(s).__name__ == "ndarray" or isinstance(s, tuple) and beside is None:
+        if _is_array(s) or isinstance(s, tuple) and beside is None:
             reasons.append("a list" if isinstance(s, tuple) else "an array of numpy")
             s = run(lambda s=s, e=e: torch.tensor(s, dtype=e.dtype))
         elif isinstance(s, tuple):
@@ -96,6 +119,14 @@ def _packed(pairs, calls: int) -> str:
         if len(set(reasons)) == 1
         else ""
     )
+
+
+def _made_tensors(results: tuple) -> tuple[Tensor, ...]:
+    return tuple(map(torch.as_tensor, results))
+
+
+def _is_array(x: Any) -> bool:
+    return type(x).__name__ == "ndarray"
 
 
 def same(expected: Any, seen: Any, tolerance: float = 1e-3) -> bool:
@@ -152,23 +183,66 @@ def _tensors(e: Any, s: Any) -> list[tuple[Any, Any]]:
     return [(e, s)]
 
 
+def _typed(pairs, calls: int) -> str:
+    """The right values as numbers where booleans are asked, or the other way round."""
+    wrong = [both for _, e, s in pairs for both in _tensors(e, s) if difference(*both)]
+    if not all(plain(e) and plain(s) and same(e, s) for e, s in wrong):
+        return ""
+    types = {(e.dtype, s.dtype) for e, s in wrong if torch.bool in (e.dtype, s.dtype)}
+    if len(types) != 1:
+        return ""
+    ((e, s),) = types
+    asked = "torch.bool is" if e == torch.bool else "numbers are"
+    return f"The values are right, but their type is {s}; {asked} asked."
+
+
+def _multiplied(pairs, calls: int) -> str:
+    """What is wrong is a multiple of what it should be, with one factor everywhere."""
+    wrong = [both for _, e, s in pairs for both in _tensors(e, s) if not same(*both)]
+    found = [run(_factor, *both) for both in wrong]
+    if len(pairs) < 2 or not all(
+        isinstance(x, float) and abs(x / found[0] - 1) < 1e-4 for x in found
+    ):
+        return ""
+    if abs(found[0] - 1) < 1e-3:  # right numbers, of another kind
+        return ""
+    where = "" if len(pairs) == calls else f", in {len(pairs)} of {calls} calls: {_labels(pairs)}"
+    return f"The numbers are {found[0]:.4g} times what they should be{where}."
+
+
+def _factor(e: Any, s: Any) -> float | None:
+    """``s / e``, if it is the same number everywhere, and neither 0 nor 1."""
+    e, s = (torch.as_tensor(x).double() for x in (e, s))
+    if e.shape != s.shape:
+        return None
+    largest = e.abs().argmax()
+    factor = float(s.flatten()[largest] / e.flatten()[largest])
+    told = abs(factor) > 1e-9 and abs(factor - 1) > 1e-3
+    return factor if told and torch.allclose(s, e * factor, rtol=1e-3, atol=1e-6) else None
+
+
 def _rounded(pairs, calls: int) -> str:
     """Right to two digits or so: half precision somewhere."""
-    near = [what for what, e, s in pairs if same(e, s, COARSE)]
+    near = [what for what, e, s in pairs if not _whole(e) and same(e, s, COARSE)]
     most = 2 * len(near) >= len(pairs) and 2 * len(pairs) >= calls
     if near and (most or 1 < len(near) == len(pairs)):
         return (
-            "The numbers are right to about two digits: something is rounded, or computed in float16 "
-            "or bfloat16."
+            "The numbers are right to about two digits only. Is something rounded, or computed in float16 "
+            "or bfloat16?"
         )
     return ""
+
+
+def _whole(x: Any) -> bool:
+    """Whole numbers, which nothing rounds."""
+    return isinstance(x, Tensor) and not x.is_floating_point()
 
 
 def _nearly(expected: dict, seen: dict) -> str:
     """Right to more digits than half precision loses in a row, and to fewer than float32 has."""
     outputs = [what for what in expected if what in seen and what.endswith(", output")]
     if any(difference(expected[what], seen[what]) for what in outputs):
-        return "The numbers are right to about three digits: something is rounded, or computed in float16."
+        return "The numbers are right to about three digits only. Is something rounded, or computed in float16?"
     return ""
 
 

@@ -145,6 +145,18 @@ def only_once(query, key, value):
         (lambda q, k, v: attention(q if q else k, k, v), "asked whether it is true"),
         (lambda q, k, v: lambda: attention(q, k, v), "return what it gives when it is called"),
         (nearly, "right to about three digits"),
+        (
+            lambda *x: tuple(r.detach().numpy() for r in attention(*x)),
+            "these are arrays of numpy; return tensors",
+        ),
+        (
+            lambda q, k, v: (3 * attention(q, k, v)[0], attention(q, k, v)[1]),
+            "are 3 times what they should be.",
+        ),
+        (
+            lambda q, k, v: attention(q, k, v if len(v) < 2 else v / 4),
+            "0.25 times what they should be, in 2 of 3 calls",
+        ),
         (not_a_number, "NaN or infinite numbers here: 1 key"),
         (only_once, "only this one does not: large scores"),
     ],
@@ -153,6 +165,12 @@ def test_what_no_mistake_explains_is_described(answer, noticed):
     verdict = exercise([]).grade(answer)
     assert verdict.diagnosis == ""
     assert noticed in verdict.findings[0]
+
+
+def test_another_type_is_no_rounding():
+    judge = Calls(lambda x: x > 0, lambda seed: [Case("3 numbers", (torch.arange(3) - 1,))])
+    verdict = exercise([], judge).grade(lambda x: (x > 0).long())
+    assert "but their type is torch.int64; torch.bool is asked" in verdict.findings[0]
 
 
 class Noticing(Calls):

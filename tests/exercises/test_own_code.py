@@ -1,6 +1,6 @@
-"""An answer that is or calls the course's own code hears a word about it; any other hears none."""
+"""An answer that is or calls the course's own code is refused; what only has the same names is not."""
 
-from functools import partial
+from functools import lru_cache, partial
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from torch import nn
 
 import attncourse.steps
 from attncourse import layers, masks, spec, steps
-from attncourse.grading import check, load, names
+from attncourse.grading import CheckFailed, check, load, names
 from attncourse.grading.own_code import course_code
 from attncourse.steps import attention
 
@@ -51,6 +51,26 @@ def in_a_function_inside(query, key, value):
     return inner()
 
 
+def imports_only():
+    import attncourse.steps as found
+
+    return found
+
+
+@lru_cache
+def remembered(query):
+    return steps.attention(query, query, query)
+
+
+def by_default(query, attend=steps.attention):
+    return attend(query, query, query)
+
+
+class Called:
+    def __call__(self, query):
+        return remembered(query)
+
+
 def closed_over(function):
     return lambda *args: function(*args)
 
@@ -58,7 +78,9 @@ def closed_over(function):
 BORROWED = {
     "steps.attention": (
         attention, partial(attention), closed_over(attention), helper, by_its_whole_name, imports_inside, Calls, Calls(),
+        remembered, by_default, partial(by_default), Called(),
     ),
+    "steps": (lambda q: imports_only(),),
     "masks.causal": (lambda n, m: masks.causal(n, m),),
     "spec.scaled_dot_product_attention": (in_a_function_inside,),
     "layers.MultiHeadAttention": (layers.MultiHeadAttention, Built, Built(), Inherits),
@@ -90,10 +112,34 @@ def test_what_people_write_is_their_own():
         assert not borrowed, name
 
 
-def test_check_judges_it_like_any_other_and_says_a_word(capsys):
-    check("scaled_dot_product_attention", attention)
+class SameNames(nn.Module):
+    """It has an ``attention`` of its own, and a local one, in a notebook that has imported the course's."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention, self.layers = nn.Linear(4, 4), nn.ModuleList()
+
+    def forward(self, x, steps=None):
+        attention = self.attention
+        masks = [x]
+        return attention(x) + self.attention.weight + sum(masks), self.layers, steps.causal, x.spec
+
+
+def test_an_attribute_or_a_local_name_is_no_import():
+    for answer in (
+        SameNames,
+        SameNames(),
+        lambda x: x.attention.steps,
+        lambda attention: attention(1),
+    ):
+        assert course_code(answer) == "", answer
+
+
+def test_check_refuses_it(capsys):
+    with pytest.raises(CheckFailed):
+        check("scaled_dot_product_attention", attention)
     said = capsys.readouterr().out
-    assert "scaled_dot_product_attention: passed, 3 of 3 points" in said
+    assert "scaled_dot_product_attention: failed, 0 of 3 points" in said
     assert "uses attncourse.steps.attention, which is the course's own code" in said
     check(
         "scaled_dot_product_attention",

@@ -6,9 +6,18 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
-from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of, weights
+from attncourse.grading.mistakes import (
+    ATTENTION,
+    alone,
+    clamped,
+    in_place,
+    mistakes_of,
+    slips,
+    weights,
+)
+from attncourse.grading.noticing import Noticing, weights_of
 from attncourse.grading.recipe import Given, Recipe
 
 CALLS = (  # what is special, b h n m d e, how loud
@@ -18,7 +27,11 @@ CALLS = (  # what is special, b h n m d e, how loud
     ("one query, head_dim 1, values 1 wide", (2, 2, 1, 3, 1, 1), 1),
     ("large scores", (1, 2, 3, 5, 4, 6), 144),
     ("scores near 768 and -768", (1, 2, 4, 5, 4, 3), alternating),
-    ("scores far below zero", (1, 2, 3, 5, 16, 6), far_below_zero),
+    (
+        "scores far below and far above zero",
+        (1, 2, 3, 5, 16, 6),
+        lambda q, k: far_below_zero(q, k) or q[..., ::2, :].neg_(),
+    ),
 )
 
 
@@ -70,11 +83,12 @@ MISTAKES += [
     RIGHT.but("The output is averaged over the queries; return one row for each.",
               answer=lambda o, w, s, x: (o.mean(-2, keepdim=True), w)),
 ]  # fmt: skip
+MISTAKES += alone(mistakes_of(RIGHT, slips, clamped))
 
 EXERCISE = Exercise(
     name="scaled_dot_product_attention", title="Scaled dot-product attention", kind="Implement",
     points=3, difficulty=2, minutes=15, needs="section 'The formula, as the field writes it' of chapter 1",
-    judge=Calls(spec.scaled_dot_product_attention, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Noticing(spec.scaled_dot_product_attention, cases, look=weights_of("outputs")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Four lines: scores, scale, softmax, mix. Write the shape of each as a comment first.",
         "Scores have shape (batch, heads, queries, keys): query @ key.transpose(-2, -1).",

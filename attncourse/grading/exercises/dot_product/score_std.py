@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Exercise, Mistake, Number
+from attncourse.grading.exercise import Exercise, Mistake
+from attncourse.grading.exercises.dot_product._told import Told
 
 D, QUERY_STD, KEY_STD = 64, 1.0, 0.5
 
@@ -19,6 +20,16 @@ def standard_deviation() -> float:
 def about(x: float, rtol: float = 1e-3) -> Close:
     """A wrong number, also when it is rounded."""
     return Close(torch.tensor(x, dtype=torch.float64), rtol)
+
+
+def variance_of_each(std: float) -> str:
+    """What a standard deviation would mean for the 64 products."""
+    if std < 0:
+        return "A standard deviation is never negative."
+    return (
+        f"A standard deviation of {std:g} is a variance of {std**2:g}, which is {std**2 / D:g} for each of the "
+        f"{D} products. What is the variance of one product?"
+    )
 
 
 ACCEPTED = {
@@ -52,7 +63,7 @@ EXERCISE = Exercise(
     name="score_std", answer="standard_deviation", title="The size of a dot product", kind="Predict",
     points=1, difficulty=1, minutes=5,
     needs="section 'Why divide by the square root?' of chapter 1",
-    judge=Number(standard_deviation), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Told(standard_deviation, tells=variance_of_each), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "A dot product of 64 dimensions is a sum of 64 independent products.",
         "The variance of one product of independent zero-mean numbers is the product of the variances.",

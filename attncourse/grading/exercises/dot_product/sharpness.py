@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Exercise, Mistake, Number
+from attncourse.grading.exercise import Exercise, Mistake
+from attncourse.grading.exercises.dot_product._told import Told
 
 KEYS, WANTED = 8, 0.99
 
@@ -20,6 +21,18 @@ def smallest_scale() -> int:
 def rounded(x: float) -> Close:
     """A wrong number, also when it is rounded."""
     return Close(torch.tensor(x, dtype=torch.float64), rtol=1e-3)
+
+
+def weight_there(scale: float) -> str:
+    """What a scale would give, and what is asked."""
+    weight = 1 / (1 + (KEYS - 1) * math.exp(-max(scale, -600.0)))
+    if weight <= WANTED:
+        asks = f"not above {WANTED}; a larger scale is needed."
+    elif scale != int(scale):
+        asks = "which is enough, but a whole number is asked."
+    else:
+        asks = "which is enough, but a smaller whole scale is, too."
+    return f"At a scale of {scale:g} the right key has a weight of {weight:.5g}, {asks}"
 
 
 ACCEPTED = {
@@ -56,7 +69,7 @@ EXERCISE = Exercise(
     name="sharpness", answer="smallest_scale", title="From soft to hard", kind="Measure",
     points=1, difficulty=2, minutes=10,
     needs="section 'A dictionary that always answers' of chapter 1",
-    judge=Number(smallest_scale), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Told(smallest_scale, tells=weight_there), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "With orthonormal keys the scores are: the scale for the right key, 0 for the seven others.",
         "Compute torch.softmax(scale * torch.eye(8)[0], dim=0)[0] for scale = 0, 1, 2, ...",

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Recipe
+from attncourse.grading.told import Several
 
 
 def definition(query, key, value, output, lse, grad_output):
@@ -199,7 +200,7 @@ EXERCISE = Exercise(
     name="block_gradients", title="Gradients from one block", kind="Implement",
     points=3, difficulty=4, minutes=25,
     needs="section 'Backward: compute again what was thrown away' of chapter 10",
-    judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Several(definition, cases, gradients=False, names=("dq", "dk", "dv")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "The weights of this block are not a softmax of its scores, for the row has other keys as well. Which number knows what "
         "the whole row was divided by?",

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import torch
 
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistakes import detached
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Recipe
+from attncourse.grading.told import Several
 
 
 def definition(output_a, lse_a, output_b, lse_b):
@@ -38,6 +39,7 @@ CALLS = (  # what is special, b h n e, how loud, which halves are empty in some 
     ("the second half is empty in some rows", (3, 2, 4, 6), 1, "b"),
     ("each half is empty somewhere, and both in a row", (1, 3, 7, 4), 1, "abc"),
     ("log-sum-exps far from 0", (2, 3, 5, 2), 300, ""),
+    ("outputs near 100,000", (2, 1, 3, 4), 2, ""),
     ("1 query, values 1 wide", (3, 2, 1, 1), 1, ""),
 )  # fmt: skip
 
@@ -55,6 +57,8 @@ def cases(seed: int) -> list[Case]:
             for half, output, lse in ("a", output_a, lse_a), ("b", output_b, lse_b):
                 if name in empty and name in (half, "c"):
                     lse[..., row], output[0, :, row], output[1:, :, row] = -math.inf, math.inf, 7e4
+        if "100,000" in what:  # float16 has no such numbers
+            output_a, output_b = 1e5 * output_a, 1e5 * output_b
         found.append(
             Case(what, (output_a, lse_a, output_b, lse_b), gradients=loud == 1 and not empty)
         )
@@ -238,7 +242,7 @@ MISTAKES += [
 EXERCISE = Exercise(
     name="merge_halves", title="Merge two halves", kind="Implement",
     points=2, difficulty=3, minutes=15, needs="section 'Two halves make a whole' of chapter 10",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Several(definition, cases, names=("the output", "the lse")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "exp(lse) is the sum that a half has divided by. What has the whole divided by?",
         "Both halves count by the share exp(its lse - the lse of both). torch.logaddexp gives the latter without overflow. "

@@ -110,10 +110,28 @@ MISTAKES = Mistakes(Mistake(says, Close(torch.tensor(numbers, dtype=torch.float6
     ("This is close, but all digits count.", [32.11e6, 63.57e6]),
 ))  # fmt: skip
 
+
+class Moved(Number):
+    """Says how often keys and values would have passed."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        found = seen["the number"]
+        if not isinstance(found, Close) or found.value.shape != (2,):
+            return (
+                "Two whole numbers are asked, as a tuple: with tiles of 128 x 64, and of 64 x 256."
+            )
+        once = N * (KEY + VALUE + 1)  # queries, outputs and lse
+        passes = [f"{(x - once) / (M * (KEY + VALUE)):.6g}" for x in found.value.tolist()]
+        return (
+            f"If queries, outputs and lse are moved once, these numbers leave room to read all keys and values {passes[0]} times "
+            f"and {passes[1]} times."
+        )
+
+
 EXERCISE = Exercise(
     name="numbers_moved", title="Which tile moves less?", kind="Predict",
     points=2, difficulty=2, minutes=10, needs="section 'What moves' of chapter 10",
-    judge=Number(both, rtol=1e-7), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Moved(both, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Follow one block of rows from its first tile to its last. What is read, what is written?",
         "A block of rows reads its queries, then all 6,144 keys and values, in as many pieces as it likes. How many blocks of rows are there?",

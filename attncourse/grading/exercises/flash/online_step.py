@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.flash._online import Online, rescalings
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.observe import Case
+from attncourse.grading.told import Several
 
 
 def definition(maximum, total, mixed, scores, value, visible):
@@ -169,7 +170,7 @@ MISTAKES = Mistakes([
 EXERCISE = Exercise(
     name="online_step", title="One step of the online softmax", kind="Implement",
     points=2, difficulty=3, minutes=20, needs="section 'A softmax over a stream, by hand' of chapter 10",
-    judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Several(definition, cases, gradients=False, names=("the maximum", "the sum", "the mixed values")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Find the new maximum of each row first. By which factor is everything too large that was added up under the old one?",
         "The factor exp(old - new) is 0 for a row without a past, and NaN where the new maximum is minus infinity as well. Subtract "

@@ -10,9 +10,10 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.compare import plain
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.flash._online import Online, rescalings
-from attncourse.grading.inputs import alternating, sized_cases
+from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
+from attncourse.grading.told import Several
 
 
 def definition(query, key, value, size):
@@ -37,6 +38,7 @@ CALLS = (  # what is special, b h n m d e, how loud, keys in a block
     ("large scores", (1, 2, 3, 11, 4, 5), 60, 3),
     ("scores near 768 and -768", (1, 2, 5, 6, 4, 3), alternating, 2),
     ("scores far below zero", (1, 2, 5, 7, 4, 3), far_below, 3),
+    ("scores below -2**27", (1, 2, 5, 7, 16, 3), far_below_zero, 3),
     ("1 query, 12 keys in blocks of 4", (2, 3, 1, 12, 3, 2), 1, 4),
 )  # fmt: skip
 CASES = partial(sized_cases, letters="b h n m d e", shapes="b h n d, b h m d, b h m e", calls=CALLS)
@@ -51,7 +53,7 @@ def blocks(query, key, value, size, scale=None):
     ]
 
 
-class Counted(Calls):
+class Counted(Several):
     """A count may be of any dtype."""
 
     def observe(self, answer, seed):
@@ -172,7 +174,7 @@ MISTAKES = Mistakes([
 EXERCISE = Exercise(
     name="repair_rescaling", answer="repaired_attention", title="Right on sorted inputs", kind="Repair",
     points=2, difficulty=2, minutes=15, needs="section 'A softmax over a stream, by hand' of chapter 10",
-    judge=Counted(definition, CASES), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Counted(definition, CASES, names=("the output", "the counts")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Two lines are wrong. One shows where the largest score does not come first; for the other, try queries that "
         "make all scores -200.",

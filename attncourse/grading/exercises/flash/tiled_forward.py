@@ -10,12 +10,13 @@ import torch.nn.functional as F
 from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.flash._online import Online, rescalings
 from attncourse.grading.inputs import alternating, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 from attncourse.grading.mistakes import dots, outputs, scales
 from attncourse.grading.recipe import Given, dot
+from attncourse.grading.told import Several
 
 
 def seen(columns, first):
@@ -258,7 +259,7 @@ EXERCISE = Exercise(
     name="tiled_forward", answer="tiled_attention", title="No room for one row", kind="Implement",
     points=3, difficulty=4, minutes=30, needs="sections 'Tile by tile' and 'Find the bug' of chapter 10",
     judge=MemoryLimited(
-        Calls(definition, cases, gradients=False),
+        Several(definition, cases, gradients=False, names=("the output", "the lse")),
         f"{MEASURED[0]}: no operation makes 300 numbers or more", memory,
         # The scores of one query are 48 MiB, those of a tile 256 KiB.
         Budget(lambda g: (*normal(g, (1, 1, 2, 1), *[(1, 1, 12 * 2**20, 1)] * 2), torch.tensor([99]), 2, 2**15), RIGHT),

@@ -30,8 +30,11 @@ def launches(seed: int) -> list[Launch]:
             gap = 3 * torch.randn(16 * d + int(torch.randint(20, (), generator=g)), generator=g)
             gap = gap * math.nan if what.startswith("NaN") else gap
             tensor = torch.randn((m if name in "KV" else n) * d, generator=g)
-            if what.startswith("scores"):
-                tensor += {"Q": -60.0, "K": 60.0}.get(name, 0.0)
+            if (
+                what.startswith("scores") and name in "QK"
+            ):  # about -2**26, in steps that float32 does not round
+                tensor.fill_({"Q": -(2.0**13), "K": 2.0**12}[name])
+                tensor[::d] += 0.5 * torch.arange(m) if name == "K" else 0.0
             addresses[name] = length + len(gap)
             parts += [gap, tensor]
             length += len(gap) + len(tensor)

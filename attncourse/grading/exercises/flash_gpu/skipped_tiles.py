@@ -5,9 +5,10 @@ from functools import partial
 import torch
 
 from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
+from attncourse.grading.told import SeveralCounts
 
 
 def definition(n, m, block_m, block_n, offset):
@@ -138,7 +139,7 @@ MISTAKES = Mistakes(Mistake(says, partial(tiles, **steps)) for says, steps in (
 EXERCISE = Exercise(
     name="skipped_tiles", title="Skipped, masked, whole", kind="Predict",
     points=2, difficulty=3, minutes=15, needs="section 'Which tiles are never computed' of chapter 11",
-    judge=Counts(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=SeveralCounts(definition, cases, names=("skipped", "masked", "whole")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Draw a tile and its four corners. Which of them is hidden last, and which is hidden first?",
            "The lower left corner is hidden last: it is the last row that exists, with the first column. The upper right "
            "corner is hidden first. A tile that hangs over the edge is never whole.",

@@ -5,9 +5,10 @@ from functools import partial
 import torch
 
 from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
+from attncourse.grading.told import SeveralCounts
 
 REGISTERS, RESERVED = 65_536, 1024
 
@@ -119,7 +120,7 @@ MISTAKES = Mistakes(Mistake(says, partial(read, **steps)) for says, steps in (
 EXERCISE = Exercise(
     name="tile_limits", answer="read_row", title="Read the compiler's table", kind="Predict",
     points=2, difficulty=2, minutes=15, needs="section 'What a compiler makes of it' of chapter 11",
-    judge=Counts(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=SeveralCounts(definition, cases, names=("held", "programs")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("How many numbers do the output tile and the scores have together, and how many threads share them?",
            "held is block_m * (head_dim + block_n) // (32 * warps). A program takes 32 * warps times its registers, rounded "
            "up to a multiple of 8, and shared + 1024 bytes.",

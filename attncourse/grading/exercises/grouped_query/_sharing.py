@@ -15,8 +15,8 @@ from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe, triangle
 
 CALLS = (  # what is special, b h g n m d e, how loud
-    ("4 samples, 6 query heads, 2 KV heads, 5 queries, 7 keys, head_dim 8, values 9 wide",
-     (4, 6, 2, 5, 7, 8, 9), 1),
+    ("4 samples, 6 query heads, 2 KV heads, 5 queries, 7 keys, head_dim 10, values 9 wide",
+     (4, 6, 2, 5, 7, 10, 9), 1),
     ("8 query heads, 2 KV heads, more queries than keys", (1, 8, 2, 5, 3, 4, 6), 1),
     ("as many KV heads as heads in a group", (3, 4, 2, 3, 5, 6, 6), 1),
     ("as many KV heads as query heads", (2, 3, 3, 4, 5, 6, 2), 1),
@@ -183,4 +183,6 @@ def unasked(right: Recipe) -> Found:
          instead(lambda o, x: apart(o, x.rest).flatten(2, 3))),
         ("first head of a group", "Only the first query head of each group asks; all H heads have an output.",
          instead(lambda o, x: apart(o, x.rest)[:, :, 0])),
+        ("first heads", "Only as many query heads ask as there are KV heads; all H heads have an output.",
+         {"given": lambda q, k, v: right.given(q[:, :k.size(1)], k, v)}),
     )  # fmt: skip

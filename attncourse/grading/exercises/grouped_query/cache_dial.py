@@ -2,6 +2,7 @@
 
 import torch
 
+from attncourse.grading.compare import Close
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
 
 LAYERS, NUM_HEADS, HEAD_DIM = 80, 64, 128
@@ -40,10 +41,28 @@ MISTAKES = Mistakes(Mistake(says, number) for says, number in (
     ("No model has 0 KV heads: with one, the cache takes 5 GiB.", 0),
 ))  # fmt: skip
 
+
+class Dial(Number):
+    """Says what is true of any number of KV heads."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        found = seen["the number"]
+        if not isinstance(found, Close) or found.value.dim() or not found.value.isfinite():
+            return "One whole number is asked: how many KV heads fit."
+        heads = found.value.item()
+        if heads != int(heads) or heads < 1:
+            return "A number of KV heads is whole, and at least 1."
+        size = f"{heads:,g} KV heads need {5 * heads:,g} GiB"
+        if heads > NUM_HEADS:
+            return f"{size}; and there are only 64 query heads to share them."
+        whole = "" if NUM_HEADS % heads == 0 else f", and {heads:g} does not divide 64"
+        return f"{size}{' of the 50' if heads <= 10 else ', more than 50'}{whole}."
+
+
 EXERCISE = Exercise(
     name="cache_dial", answer="num_kv_heads", title="Set the dial", kind="Predict",
     points=1, difficulty=2, minutes=10, needs="section 'What it costs' of chapter 8",
-    judge=Number(largest, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Dial(largest, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "What does one KV head cost, keys and values, over all layers, sequences and tokens?",
         "2 * 8 * 80 * 16,384 * 128 numbers of 2 bytes are 5 GiB.",

@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 
 from attncourse.grading.answer import as_answer
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
+from attncourse.grading.compare import Described
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
+from attncourse.grading.exercises.grouped_query._noticed import GroupedCalls
 from attncourse.grading.exercises.grouped_query._sharing import (
     apart,
     cases,
@@ -17,7 +19,18 @@ from attncourse.grading.exercises.grouped_query._sharing import (
 )
 from attncourse.grading.inputs import normal
 from attncourse.grading.memory_judge import Budget, MemoryLimited
-from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of
+from attncourse.grading.mistakes import (
+    alone,
+    dots,
+    gradients,
+    heads,
+    in_place,
+    mistakes_of,
+    mixes,
+    outputs,
+    scales,
+    softmaxes,
+)
 from attncourse.grading.recipe import Given, Recipe
 
 
@@ -29,12 +42,12 @@ def step(generator, b, h, g, m, d, e) -> list:
 def memory(answer) -> bool | str:
     """True when no large tensor was made, with 4 query heads to a group; else what was seen."""
     args = step(torch.Generator().manual_seed(7), b=2, h=12, g=3, m=300, d=20, e=16)
-    largest = as_answer(answer).allocations(*args).largest
-    return largest <= 2 * args[1].numel() or "no, one holds more"
+    made, most = as_answer(answer).allocations(*args), 2 * args[1].numel()
+    return made.largest <= most or Described(f"no, one holds {made.largest:,}: {made.how}")
 
 
 JUDGE = MemoryLimited(
-    Calls(definition, cases),
+    GroupedCalls(definition, cases),
     "one query, 300 keys: no tensor holds more than twice the numbers of key",
     memory,
     # 32 query heads to a KV head: 8 MiB of keys would become 256 MiB.
@@ -96,13 +109,14 @@ def sample_after_sample(query, key, value):
     return torch.stack(out)
 
 
-MISTAKES = Mistakes(mistakes_of(RIGHT, *ATTENTION, sharing, unasked, in_place))
+MISTAKES = Mistakes(mistakes_of(RIGHT, scales, softmaxes, sharing))
+MISTAKES += alone(mistakes_of(RIGHT, dots, mixes, outputs, gradients, heads, unasked, in_place))
 MISTAKES += [
     RIGHT.but("The weights are returned instead of the output.", answer=lambda o, w, s, x: w),
     RIGHT.but("The weights are returned as well; return the output alone.", answer=lambda o, w, s, x: (o, w)),
-    Mistake("The output is right, but keys or values are copied for every query head: its tensors are larger "
-            "than twice key. repeat_interleave does that, a matmul that broadcasts, and enable_gqa=True when "
-            "values and keys differ in width.", RIGHT),
+    Mistake("The output is right, but a tensor on the way is larger than twice key, as a copy of the keys for every query "
+            "head is: repeat_interleave makes one, a matmul that broadcasts, and enable_gqa=True when values and keys "
+            "differ in width.", RIGHT),
     RIGHT.but("The query heads of a group are added up before the softmax, so one output is left for each "
               "group; every query head has its own scores and its own output.",
               given=lambda q, k, v: Given(apart(q, k.size(1)).sum(2), k, v)),

@@ -3,7 +3,8 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.compare import difference, plain
+from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes, cases_of
 from attncourse.grading.inputs import normal, seeded
 
 
@@ -28,7 +29,11 @@ def cases(seed: int) -> list[Case]:
     g = seeded(seed)
     found = [Case(what, tuple(normal(g, shape))) for what, shape in SHAPES]
     (moved,) = normal(g, (2, 4, 5, 3, 6))
-    return [*found, Case("another order in memory", (moved.permute(0, 3, 1, 2, 4),))]
+    found.append(Case("another order in memory", (moved.permute(0, 3, 1, 2, 4),)))
+    return [
+        *found,
+        Case("numbers near 100,000", (1e5 * found[0].args[0],), gradients=False),
+    ]  # float16 has none
 
 
 ACCEPTED = Accepted()
@@ -103,6 +108,12 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
     ("The groups are averaged; each head keeps its own place.", lambda x: x.mean(1).transpose(1, 2).flatten(2)),
     ("Only the first group is joined; all groups belong into the output.",
      lambda x: x[:, 0].transpose(1, 2).flatten(2)),
+    ("Only the first head of each group is kept; all heads belong into the output.",
+     lambda x: x[:, :, 0].transpose(1, 2).flatten(2)),
+    ("The heads are put below each other, along the positions; put them side by side.",
+     lambda x: x.flatten(1, 3)),
+    ("Samples and groups are joined; the samples keep an axis of their own.",
+     lambda x: x.flatten(0, 1).transpose(1, 2).flatten(2)),
     ("The heads stand in reversed order; head 0 comes first.",
      lambda x: x.flip(1, 2).permute(0, 3, 1, 2, 4).flatten(2)),
     ("No gradient flows back: the heads are detached or copied out of torch.",
@@ -112,10 +123,52 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
      "or use reshape or flatten.", lambda x: x.view(len(x), -1, *x.shape[3:]).transpose(1, 2).flatten(2)),
 ))  # fmt: skip
 
+
+AXES = "sample", "group", "head of the group", "position", "feature"
+
+
+class Moves(Calls):
+    """Tells for each number of a wrong output where in ``heads`` it stood."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        case = cases_of(self, seed)[0]
+        right, output, (heads,) = (
+            expected[f"{case.label}, output"],
+            seen.get(f"{case.label}, output"),
+            case.args,
+        )
+        if (
+            not plain(output)
+            or output.shape != right.shape
+            or output.dtype == torch.bfloat16
+            or not difference(right, output)
+        ):
+            return ""
+        known, at = heads.flatten().double().sort()
+        place = torch.searchsorted(known, output.flatten().double()).clamp(max=len(known) - 1)
+        if not torch.equal(known[place], output.flatten().double()):
+            return "Numbers come out that are not in heads: they are moved here, and nothing is computed."
+        stood = torch.stack(torch.unravel_index(at[place], heads.shape))
+        belongs = torch.stack(
+            torch.unravel_index(
+                definition(torch.arange(len(at)).view(heads.shape)).flatten(), heads.shape
+            )
+        )
+        wrong = [
+            name for name, off in zip(AXES, (stood != belongs).any(1).tolist(), strict=True) if off
+        ]
+        first = int((stood != belongs).any(0).nonzero()[0])
+        where = [list(map(int, x)) for x in (torch.unravel_index(torch.tensor(first), output.shape),
+                                             stood[:, first], belongs[:, first])]  # fmt: skip
+        return "Numbers come from another {}: out{} is heads{} here, and should be heads{}.".format(
+            " and another ".join(wrong), *where
+        )
+
+
 EXERCISE = Exercise(
     name="join_groups", title="Join the groups without a leak", kind="Repair",
     points=2, difficulty=2, minutes=15, needs="section 'What the source documents say' of chapter 8",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Moves(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "A reshape reads the numbers in the order of the axes. Which axis must come right behind the "
         "samples?",

@@ -5,7 +5,8 @@ from itertools import combinations
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
+from attncourse.grading.exercises.grouped_query._noticed import GroupedCalls
 from attncourse.grading.exercises.grouped_query._sharing import (
     apart,
     averaged,
@@ -15,7 +16,19 @@ from attncourse.grading.exercises.grouped_query._sharing import (
     sharing,
     unasked,
 )
-from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of, weights
+from attncourse.grading.mistakes import (
+    alone,
+    dots,
+    gradients,
+    heads,
+    in_place,
+    mistakes_of,
+    mixes,
+    outputs,
+    scales,
+    softmaxes,
+    weights,
+)
 from attncourse.grading.recipe import Recipe
 
 RIGHT = Recipe(given, width="d")
@@ -97,7 +110,10 @@ MISTAKES.append(
               "(b, H, n, e) and the weights as (b, H, n, m).",
               answer=lambda o, w, s, x: [apart(made, o.size(1) // x.rest) for made in (o, w)], **FAULTS[3][1])
 )  # fmt: skip
-MISTAKES += mistakes_of(RIGHT, *ATTENTION, weights, sharing, unasked, in_place)
+MISTAKES += mistakes_of(RIGHT, scales, softmaxes, sharing)
+MISTAKES += alone(
+    mistakes_of(RIGHT, dots, mixes, outputs, gradients, heads, weights, unasked, in_place)
+)
 MISTAKES += [RIGHT.but(says, answer=change) for says, change in (
     ("The groups are still apart, in the output and in the weights; return (b, H, n, e) and (b, H, n, m).",
      lambda o, w, s, x: [groups(made, x, x.rest) for made in (o, w)]),
@@ -122,7 +138,7 @@ MISTAKES.append(
 EXERCISE = Exercise(
     name="repair_no_softmax", answer="grouped_attention", title="Give the heads back", kind="Repair",
     points=2, difficulty=2, minutes=15, needs="section 'What the source documents say' of chapter 8",
-    judge=Calls(spec.grouped_query_attention, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=GroupedCalls(spec.grouped_query_attention, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Compare with the five steps of attention. Two are missing, one joins what must stay apart, and "
         "one reshape takes the wrong heads together.",

@@ -7,15 +7,28 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
+from attncourse.grading.exercises.grouped_query._noticed import GroupedLayers
 from attncourse.grading.exercises.grouped_query._sharing import apart, averaged, sharing
-from attncourse.grading.layers_judge import LayerRecipe, Layers, far_apart, merge, split
-from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, rules
+from attncourse.grading.layers_judge import LayerRecipe, far_apart, merge, split
+from attncourse.grading.mistakes import (
+    alone,
+    dots,
+    gradients,
+    heads,
+    masks,
+    mistakes_of,
+    mixes,
+    outputs,
+    rules,
+    scales,
+    softmaxes,
+)
 from attncourse.grading.recipe import Given
 
 SIZES = (
-    ("", (30, 6, 2), (4, 7), 1), ("", (15, 5, 1), (2, 4), 1), (", 1 token", (12, 4, 4), (2, 1), 0.5),
+    ("", (30, 6, 2), (3, 4), 1), ("", (15, 5, 1), (2, 4), 1), (", 1 token", (12, 4, 4), (2, 1), 0.5),
     (", large scores", (12, 4, 2), (1, 4), 12),
-    (", scores near 2**22 and -2**22", (4, 4, 2), (1, 5), far_apart),
+    (", scores near 2**27 and -2**27", (4, 4, 2), (1, 5), far_apart),
 )  # fmt: skip
 
 
@@ -57,7 +70,7 @@ class Definition(RIGHT.layer):
         return spec.multi_head_attention(x, x, x, params, *sizes)[0]
 
 
-JUDGE = Layers(
+JUDGE = GroupedLayers(
     Definition, "embed_dim num_heads num_kv_heads", SIZES, drawn=lambda g, r, d: (g * r * d, g * r, g),
     calls=lambda n, seed: [Case(", causal", (), {"is_causal": True}), Case("", ())],
 )  # fmt: skip
@@ -122,13 +135,15 @@ def returned(change):
 
 
 MISTAKES = Mistakes(mistakes_of(
-    RIGHT, *ATTENTION, masks, rules, partial(sharing, count=lambda x: x.rest.num_kv_heads), without=(
-        "scaled by values", "scaled by queries", "mask unused", "top left", "bottom right", "square mask",
-        "output averaged", "output added", "positions first", "heads merged", "squeezed",
+    RIGHT, scales, rules, partial(sharing, count=lambda x: x.rest.num_kv_heads), without=(
+        "scaled by values", "scaled by queries", "top left", "bottom right", "square mask",
         "one output a group, averaged", "one output a group, added"),
 ))  # fmt: skip
+MISTAKES += alone(mistakes_of(RIGHT, dots, softmaxes, mixes, outputs, gradients, heads, masks, without=(
+    "mask unused", "output averaged", "output added", "positions first", "heads merged", "squeezed",
+)))  # fmt: skip
 STILL = "k_proj and v_proj still make H heads, {}. Make the projections narrower.".format
-MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
+MISTAKES += alone([RIGHT.but(says, **steps) for says, steps in (
     ("This is the code as found: k_proj and v_proj make H heads, so nothing is shared. They must make G heads.",
      RIGHT.stores(of=lambda H, G: (H, H, H, H))),
     (STILL("and only the first G of them are used"), wide(lambda x, g: x[:, :g])),
@@ -171,9 +186,22 @@ MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
     ("The heads are joined without a transpose, so positions mix.",
      returned(lambda o, layer: layer.out_proj(o.reshape(len(o), o.size(2), -1)))),
     ("The output projection is missing.", returned(lambda o, layer: merge(o))),
+    ("The bias of out_proj is not added.", returned(lambda o, layer: F.linear(merge(o), layer.out_proj.weight))),
+    ("The weight of out_proj is used transposed.",
+     returned(lambda o, layer: F.linear(merge(o), layer.out_proj.weight.mT, layer.out_proj.bias))),
+    ("out_proj is applied twice.", returned(lambda o, layer: layer.out_proj(layer.out_proj(merge(o))))),
+    ("Something is added to what out_proj returns, namely its input; this layer has no residual.",
+     returned(lambda o, layer: layer.out_proj(merge(o)) + merge(o))),
+    ("Negative outputs are cut off; nothing follows out_proj.", returned(lambda o, layer: layer.out_proj(merge(o)).relu())),
+    ("The heads are interleaved in the output: their features take turns. Head h owns features h * head_dim and following.",
+     returned(lambda o, layer: layer.out_proj(o.permute(0, 2, 3, 1).flatten(2)))),
+    ("Heads are split into features that take turns; head h owns features h * head_dim and following.",
+     RIGHT.reads(project=lambda layer, x: (
+         p(x).unflatten(-1, (layer.head_dim, -1)).permute(0, 3, 1, 2)
+         for p in (layer.q_proj, layer.k_proj, layer.v_proj)))),
     ("The heads are returned apart; merge them and apply out_proj.", returned(lambda o, layer: o)),
     ("A tuple is returned; return the output alone.", returned(lambda o, layer: (layer.out_proj(merge(o)), None))),
-)]  # fmt: skip
+)])  # fmt: skip
 
 EXERCISE = Exercise(
     name="share_the_keys", answer="GroupedLayer", title="Share the keys", kind="Repair",

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
+from attncourse.grading.compare import Raised, difference
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.layers_judge import merge, split
@@ -34,26 +35,80 @@ def trained(x, w_q, w_k, w_v, w_o, num_heads, num_kv_heads):
     return spec.merge_heads(heads) @ w_o.T
 
 
+class Told(str):
+    """What is known of an answer and decides nothing: equal to all others."""
+
+    def __eq__(self, other):
+        return isinstance(other, Told)
+
+    __hash__ = str.__hash__
+
+
 class Loaded(Calls):
     """Runs a contiguous layer with the matrices that the answer returns."""
 
     def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
+        returned = []
+
         def loaded(x, w_q, w_k, w_v, w_o, *heads):
-            new = answer(w_q, w_o, *heads)
-            if isinstance(new, torch.Tensor):
-                raise TypeError("one tensor is returned; return (w_q, w_o)")
-            if any(y.dim() != 2 for y in new):
-                raise ValueError("w_q and w_o are matrices, with two axes")
-            if [y.shape for y in new] != [w_q.shape, w_o.shape]:
-                raise ValueError("return (w_q, w_o), in the shapes in which they came")
+            new = checked(answer(w_q, w_o, *heads), w_q, w_o)
+            returned.append((w_q, w_o, *new, *heads))
             x, w_q, w_k, w_v, w_o = (y.detach().double() for y in (x, new[0], w_k, w_v, new[1]))
             q, *kv = map(split, (x @ w_q.T, x @ w_k.T, x @ w_v.T), (*heads, heads[1]))
             return merge(F.scaled_dot_product_attention(q, *kv, enable_gqa=True)) @ w_o.T
 
         yield from super().observe(loaded if callable(answer) else answer, seed)
+        yield HEADS, Told("\n".join(heads_of(*matrices) for matrices in returned))
 
     def expected(self, seed: int) -> dict[str, Any]:
-        return Calls(self.spec, self.cases, gradients=False).expected(seed)
+        return Calls(self.spec, self.cases, gradients=False).expected(seed) | {HEADS: Told()}
+
+    def notice(self, expected: dict[str, Any], seen: dict[str, Any], seed: int) -> str:
+        outputs = [what for what in expected if what.endswith(", output")]
+        if any(isinstance(seen.get(what), Raised) for what in outputs):
+            return ""
+        wrong = [k for k, what in enumerate(outputs) if difference(expected[what], seen.get(what))]
+        return seen[HEADS].split("\n")[wrong[0]] if wrong and HEADS in seen else ""
+
+
+HEADS = "the heads that moved"
+
+
+def checked(new: Any, w_q: torch.Tensor, w_o: torch.Tensor) -> Any:
+    """Two matrices of the right shapes, or an error that says what is missing."""
+    if isinstance(new, torch.Tensor):
+        raise TypeError("one tensor is returned; return (w_q, w_o)")
+    if new is None:
+        raise TypeError("nothing is returned; is `return` missing?")
+    if (
+        not isinstance(new, tuple | list)
+        or len(new) != 2
+        or not all(isinstance(y, torch.Tensor) for y in new)
+    ):
+        raise TypeError("return (w_q, w_o), two tensors")
+    if any(y.dim() != 2 for y in new):
+        raise ValueError("w_q and w_o are matrices, with two axes")
+    if [y.shape for y in new] != [w_q.shape, w_o.shape]:
+        raise ValueError("return (w_q, w_o), in the shapes in which they came")
+    return new
+
+
+def heads_of(old_q, old_o, w_q, w_o, num_heads: int, num_kv_heads: int) -> str:
+    """Which old heads stand where in the new matrices, and which belong there."""
+
+    def places(old, new):
+        apart = torch.cdist(*(y.double().reshape(num_heads, -1) for y in (new, old)))
+        return ", ".join(
+            str(int(row.argmin())) if row.min() < 1e-3 else "(changed)" for row in apart
+        )
+
+    size = num_heads // num_kv_heads
+    first = ", ".join(map(str, range(0, num_heads, num_kv_heads)))
+    return (
+        f"With {num_heads} heads and {num_kv_heads} KV heads, w_q has the rows of the old heads {places(old_q, w_q)}, and w_o the "
+        f"columns of {places(old_o.mT, w_o.mT)}. The first {size} read KV head 0: the old heads {first} belong there, in both in the "
+        "same order."
+    )
 
 
 def moved(w_q, w_o, order):

@@ -2,6 +2,7 @@
 
 import torch
 
+from attncourse.grading.compare import Close
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
 
 NUM_HEADS, NUM_KV_HEADS = 12, 4
@@ -53,10 +54,34 @@ MISTAKES += [
             torch.arange(12).view(4, 3)),
 ]  # fmt: skip
 
+
+class Readers(Number):
+    """Says what a list shows that is known under no name."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        found = seen["the number"]
+        if not isinstance(found, Close):
+            return "A list of 12 whole numbers is asked: the KV head that each query head reads."
+        heads = found.value.flatten().tolist()
+        if found.value.dim() != 1 or len(heads) != NUM_HEADS:
+            return "There are 12 query heads, so 12 numbers are asked, in one list."
+        if strange := [h for h in heads if h not in range(NUM_KV_HEADS)]:
+            return f"The 4 KV heads are 0, 1, 2 and 3; {strange[0]:g} is none of them."
+        if unread := [str(g) for g in range(NUM_KV_HEADS) if g not in heads]:
+            return f"Nobody reads KV head {' or '.join(unread)} here; each of the 4 has 3 readers."
+        if uneven := [
+            g for g in range(NUM_KV_HEADS) if heads.count(g) != NUM_HEADS // NUM_KV_HEADS
+        ]:
+            return f"KV head {uneven[0]} has {heads.count(uneven[0])} of the readers here; each of the 4 has 3."
+        if heads != [heads[h // 3 * 3] for h in HEADS]:
+            return "Each KV head has its 3 readers, but these are not neighbours."
+        return "Neighbours share a KV head, but the groups are not in the order of the KV heads: query head 0 reads KV head 0."
+
+
 EXERCISE = Exercise(
     name="who_reads_whom", answer="key_heads", title="Who reads whom", kind="Predict",
     points=1, difficulty=1, minutes=5, needs="section 'By hand' of chapter 8",
-    judge=Number(readers, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Readers(readers, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "How many query heads belong to one group?",
         "12 / 4 = 3, and the groups are contiguous: heads 0, 1 and 2 share KV head 0.",

@@ -12,11 +12,15 @@ from attncourse.grading.observe import run
 
 
 class Feeder:
-    """Makes caches, feeds them tokens and reads what they return; the seed draws sizes and numbers."""
+    """Makes caches, feeds them tokens and reads what they return; the seed draws sizes and numbers.
 
-    def __init__(self, answer, seed: int):
-        b, h, d = (2 + torch.randperm(6, generator=seeded(seed, "sizes"))[:3]).tolist()
-        self.most = m = 8 + seed % 4
+    Args:
+        beyond: how many more tokens than 8 to 11 its caches hold; each number draws its own sizes.
+    """
+
+    def __init__(self, answer, seed: int, beyond: int = 0):
+        b, h, d = (2 + torch.randperm(6, generator=seeded(seed, "sizes", beyond))[:3]).tolist()
+        self.most = m = 8 + seed % 4 + beyond
         self.new = lambda: answer(b, h, m, d)
         drawn = [torch.randn(b, h, d, generator=seeded(seed, token)) for token in range(3 * m)]
         self.pool = torch.stack(drawn, dim=2)
@@ -26,16 +30,38 @@ class Feeder:
         return self.pool[:, :, first : first + n].clone()
 
     def read(self, found) -> str:
-        """The numbers of the tokens that a result holds; '?' is none of them."""
+        """The numbers of the tokens that a result holds."""
         if not plain(found):
             return f"raised {found.kind}" if isinstance(found, Raised) else type(found).__name__
         if not found.numel() or found[..., :1, :].shape != self.tokens(1, 1).shape:
             return f"shape {tuple(found.shape)}"
-        same = (self.pool[:, :, :, None] == found[:, :, None]).all(-1).flatten(0, 1).all(0)
-        return " ".join(str(int(x.int().argmax())) if x.any() else "?" for x in same.T)
+        same = (self.pool[:, :, :, None] == found[:, :, None]).all(-1)
+        tokens = same.flatten(0, 1).all(0).T
+        return " ".join(
+            str(int(x.int().argmax())) if x.any() else self._like(found[:, :, row], same[..., row])
+            for row, x in enumerate(tokens)
+        )
+
+    def _like(self, found, same) -> str:
+        """What can be said of a row that is no token: which token it is in part, or nearly."""
+        near = (self.pool - found[:, :, None]).abs() < 0.01 + 0.01 * self.pool.abs()
+        for alike, kind in (
+            (same[0].all(0), "sample 0 of {}"),
+            (same[:, 0].all(0), "head 0 of {}"),
+            (near.all(-1).flatten(0, 1).all(0), "about {}"),
+        ):
+            if alike.any():
+                return kind.format(int(alike.int().argmax()))
+        return "?"
 
     def append(self, cache, first: int, n: int) -> str:
         return self.read(run(cache.append, self.tokens(first, n)))
+
+    def by_one(self) -> str:
+        """What a new cache shows that is filled token by token, with one too many."""
+        cache = self.new()
+        full = [run(cache.append, self.tokens(token, 1)) for token in range(self.most + 1)]
+        return "; ".join(map(self.read, full[-2:]))
 
 
 def steps(answer, seed: int):
@@ -56,18 +82,34 @@ def steps(answer, seed: int):
     yield "a first chunk that does not fit is refused", feed.append(feed.new(), 1, most + 1)
     given = feed.tokens(2, 2)
     others = [other.append(given), other.append(feed.tokens(4, 1))]
+    yield "what is appended stays as it was", bool(torch.equal(given, feed.tokens(2, 2)))
     yield "two caches have nothing in common", "; ".join(map(feed.read, made))
     given.fill_(-1.0)
     yield "a tensor that changes after it was appended changes nothing", feed.append(other, 5, 1)
     others[1][:, :, :1] = feed.tokens(9, 1)
     seen = feed.read(others[0]), feed.append(other, 6, 1)
     yield "what is returned is a view of one memory, in every call", "; ".join(seen)
+    yield "a cache of other sizes does the same, token by token", Feeder(answer, seed, 5).by_one()
 
 
 def facts(answer, seed: int):
     """What is seen where it is not what the repaired cache shows."""
-    for (what, seen), (_, right) in zip(steps(answer, seed), steps(RIGHT, seed), strict=True):
-        yield what, bool(seen == right) or seen
+    made, error = [], None
+    try:  # at once: what others do meanwhile to a memory that all caches share must not be seen
+        made += steps(answer, seed)
+    except (Exception, SystemExit) as raised:
+        error = raised
+    for (what, seen), right in zip(made, shown(seed), strict=False):
+        told = f"{seen}; it should be {right}" + " (? is no token)" * ("?" in str(seen))
+        yield what, bool(seen == right) or (seen is not False and told)
+    if error:
+        raise error
+
+
+@lru_cache(maxsize=8)
+def shown(seed: int) -> list:
+    """What the repaired cache shows."""
+    return [seen for _, seen in steps(RIGHT, seed)]
 
 
 def refusing(error=ValueError, first=lambda cache, new, room: None):
@@ -150,6 +192,7 @@ MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
     ("All of the memory is returned, with rows that nobody wrote.", {"returned": lambda cache, *_: cache.memory}),
     ("Only the new tokens are returned; attention needs all of them.",
      {"returned": lambda cache, new, end: cache.memory[:, :, end - new.size(2) : end]}),
+    ("What was given is returned; return all tokens, from the memory.", {"returned": lambda cache, new, end: new}),
     ("The new tokens are missing in what is returned; count them first.",
      {"returned": lambda cache, new, end: cache.memory[:, :, : end - new.size(2)]}),
     ("All tokens are copied in every call, by torch.cat or clone; write into the memory that is there.",
@@ -160,14 +203,39 @@ MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
      {"count": lambda cache, start, n: start}),
     ("length grows by 1 in every call; it must grow by the number of new tokens.",
      {"count": lambda cache, start, n: start + 1}),
+    ("length becomes the number of the longest chunk; add up all of them.",
+     {"count": lambda cache, start, n: max(start, n)}),
+    ("The tokens are returned in the opposite order.", {"returned": lambda cache, new, end: cache.memory[:, :, :end].flip(2)}),
+    ("The first token is missing in what is returned; rows count from 0.",
+     {"returned": lambda cache, new, end: cache.memory[:, :, 1:end]}),
+    ("The last token is missing in what is returned; a slice ends before its end.",
+     {"returned": lambda cache, new, end: cache.memory[:, :, : end - 1]}),
+    ("A row too many is returned, which nobody wrote; a slice ends before its end.",
+     {"returned": lambda cache, new, end: cache.memory[:, :, : end + 1]}),
+    ("The axes are returned in another order; return (batch, heads, length, head_dim).",
+     {"returned": lambda cache, new, end: cache.memory[:, :, :end].transpose(1, 2)}),
+    ("Nothing is returned, or None; is `return` missing?", {"returned": lambda *_: None}),
+    ("The tokens come in a tuple with something else; return the tensor alone.",
+     {"returned": lambda cache, new, end: (cache.memory[:, :, :end], end)}),
+    ("The first token of a chunk is written for all of them; write the whole chunk.", {"write": lambda new: new[:, :, :1]}),
+    ("The last token of a chunk is written for all of them; write the whole chunk.", {"write": lambda new: new[:, :, -1:]}),
+    ("Head 0 is written for all heads.", {"write": lambda new: new[:, :1]}),
+    ("Sample 0 is written for all samples.", {"write": lambda new: new[:1]}),
     ("length becomes the number of new tokens; add it to what is there.", {"count": lambda cache, start, n: n}),
     ("length is counted in the rows that are not 0; a token may be 0. Add up what is appended.",
      {"count": lambda cache, start, n: int((cache.memory != 0).any(-1).any(1).any(0).sum()),
       "returned": lambda cache, *_: cache.memory[:, :, : cache.length]}),
+    ("length is counted in the rows that are not 0; a token may be all zeros. Add up what is appended.",
+     {"count": lambda cache, start, n: int((cache.memory != 0).any(-1).any(1).any(0).sum())}),
+    ("The memory does not keep float32; its numbers are rounded.",
+     {"memory": lambda *sizes: torch.zeros(*sizes, dtype=torch.bfloat16)}),
     ("Tokens that do not fit are dropped in silence; raise a ValueError.",
      {"full": lambda cache, new, room: new[:, :, :room]}),
-    ("Nothing checks whether the tokens fit: torch complains with a RuntimeError, or not at all; raise a "
-     "ValueError before anything is written.", {"fits": lambda *_: True}),
+    ("Tokens that do not fit raise no ValueError: torch complains with a RuntimeError, or not at all. Compare "
+     "the lengths before anything is written.", {"fits": lambda *_: True}),
+    ("A full memory is noticed, but not a chunk that is too long for what is left. Count its tokens, too.",
+     {"fits": lambda start, n, most: start < most}),
+    ("A chunk is compared with the whole memory, not with what is left of it.", {"fits": lambda start, n, most: n <= most}),
     ("Nothing is checked while the cache is empty; the first chunk may be too long, too.",
      {"fits": lambda start, n, most: not start or start + n <= most}),
     ("Only an error of torch is awaited; a slice of no rows takes one token without one. Compare the lengths.",
@@ -180,6 +248,8 @@ MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
      {"full": refusing(first=lambda cache, new, room: cache.append(new[:, :, :room]))}),
     ("length has grown although the chunk was refused; check first, then count.",
      {"full": refusing(first=lambda cache, new, room: vars(cache).update(length=cache.length + new.size(2)))}),
+    ("The cache is emptied when tokens do not fit; after the error it is as before.",
+     {"full": refusing(first=lambda cache, new, room: vars(cache).update(length=0))}),
     ("All caches share one memory; make it in the constructor.", {"memory": lru_cache(maxsize=1)(torch.zeros)}),
     ("This is the code as found: written at the front, returned with rows that nobody wrote.",
      {"at": lambda *_: 0, "fits": lambda *_: True, "returned": lambda cache, *_: cache.memory}),

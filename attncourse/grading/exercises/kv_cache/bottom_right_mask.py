@@ -3,8 +3,9 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.mistakes import rules
+from attncourse.grading.noticing import Noticing
 
 
 def definition(n, past):
@@ -14,12 +15,37 @@ def definition(n, past):
 
 def cases(seed: int) -> list[Case]:
     """More past than new, less, equally much; no past; a single query."""
-    sizes = [(3, 4), (5, 2), (3, 3), (4, 0), (1, 6), (1, 0), (2, 1), (2 + seed % 5, 11), (40, 130)]
+    sizes = [
+        (3, 4),
+        (5, 2),
+        (3, 3),
+        (4, 0),
+        (1, 6),
+        (1, 1),
+        (1, 0),
+        (2, 1),
+        (2 + seed % 5, 11),
+        (40, 130),
+    ]
     return [Case(f"{n} new queries, {p} cached", (n, p), gradients=False) for n, p in sizes]
 
 
 def grid(n, past):
     return torch.arange(n)[:, None], torch.arange(past + n)
+
+
+def hidden_or_shown(case: Case, expected: torch.Tensor, seen: torch.Tensor) -> str:
+    """Which pairs of the first wrong mask are wrong, and what they are to each other."""
+    (n, past), seen = case.args, seen.bool()
+    query, key = grid(n, past)
+    pairs = (
+        ("a query reads tokens that come after it", seen & ~expected),
+        ("a query does not read itself", ~seen & (key == query + past)),
+        ("a query does not read all cached tokens", ~seen & (key < past)),
+        ("a query does not read all new tokens before itself", ~seen & (key >= past) & (key < query + past)),
+    )  # fmt: skip
+    said = [says for says, wrong in pairs if (wrong & (expected != seen)).any()]
+    return f"With {n} new and {past} cached tokens {'; '.join(said)}."
 
 
 ACCEPTED = Accepted()
@@ -77,6 +103,19 @@ for says, rule in (  # (number of the query, of the key, number of queries, of c
      lambda i, j, n, p: (j < p) | (j == i + p)),
     ("There is a mask only when nothing is cached; a chunk behind a cache needs one, too.",
      lambda i, j, n, p: (j <= i) | (p > 0)),
+    ("No pair may attend; each query reads all keys up to itself.", lambda i, j, n, p: (j < 0) & (i >= 0)),
+    ("The triangle of the new tokens is turned around: they read themselves and later ones.",
+     lambda i, j, n, p: (j < p) | (j >= i + p)),
+    ("A query reads only the past + 1 tokens up to itself, a window; it reads all from key 0 on.",
+     lambda i, j, n, p: (j <= i + p) & (j >= i)),
+    ("A query reads only itself and the token before; it reads all from key 0 on.",
+     lambda i, j, n, p: (j <= i + p) & (j >= i + p - 1)),
+    ("Rows and columns are both reversed; row 0 is the first new query, column 0 the first key.",
+     lambda i, j, n, p: (j <= i + p).flip(0, 1)),
+    ("The triangle is shifted by n - 1; shift it by the number of cached tokens.", lambda i, j, n, p: j <= i + n - 1),
+    ("The triangle is shifted by past - n; shift it by the number of cached tokens.", lambda i, j, n, p: j <= i + p - n),
+    ("There is one row, for a single query; there are n.", lambda i, j, n, p: (j < p + n)[None]),
+    ("The mask has past rows instead of n; the new tokens ask.", lambda i, j, n, p: j <= torch.arange(p)[:, None] + n),
     ("The mask holds ones and zeros; its dtype must be torch.bool.", lambda i, j, n, p: (j <= i + p).float()),
     ("Zeros and minus infinities are a mask to be added; return booleans.",
      lambda i, j, n, p: torch.zeros(n, p + n).masked_fill(j > i + p, -torch.inf)),
@@ -98,7 +137,7 @@ for says, rule in (  # (number of the query, of the key, number of queries, of c
 EXERCISE = Exercise(
     name="bottom_right_mask", title="The mask behind a cache", kind="Implement",
     points=2, difficulty=2, minutes=10, needs="section 'The mask with a cache' of chapter 6",
-    judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Noticing(definition, cases, False, hidden_or_shown), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Draw the causal mask of 5 tokens. Which rows remain when the first 3 are cached?",
         "Query i stands at position past + i and reads keys 0 to past + i.",

@@ -1,12 +1,24 @@
 """Exercise chunked_decode: attend for a chunk of new tokens behind a cache."""
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
-from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
-from attncourse.grading.mistakes import ATTENTION, Found, in_place, masks, mistakes_of, rules
+from attncourse.grading.decoding_judge import RULES, SELDOM, Decoding, caches, which_result
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
+from attncourse.grading.mistakes import (
+    ATTENTION,
+    alone,
+    in_place,
+    masks,
+    mistakes_of,
+    rules,
+    scales,
+    softmaxes,
+)
 from attncourse.grading.recipe import Given, Recipe, hide, triangle
 
 
@@ -27,7 +39,7 @@ CALLS = (  # what is special, b h n p d e, how loud
       for p in range(0, 4, n)),
     ("large scores", (1, 2, 3, 4, 6, 5), 144),
     ("scores near 768 and -768", (1, 2, 5, 0, 4, 3), alternating),
-    ("scores far below zero", (1, 2, 5, 0, 16, 3), far_below_zero),
+    ("scores far below and above zero", (1, 2, 5, 0, 16, 3), far_from_zero),
 )  # fmt: skip
 
 
@@ -69,37 +81,13 @@ def past_and_new_scores(query, key, value, past_key, past_value):
     return output, join(past_key, key), join(past_value, value)
 
 
-def caches(right: Recipe) -> Found:
-    """Other uses of a cache, by any answer that takes one and returns (output, keys, values)."""
-    for says, answer in (
-        ("Only the new tokens are returned, so the cache does not grow; return all m.",
-         lambda o, w, s, x: (o, x.key[:, :, -x.query.size(2) :], x.value[:, :, -x.query.size(2) :])),
-        ("The old cache is returned; the new keys and values belong into it.",
-         lambda o, w, s, x: (o, x.key[:, :, : -x.query.size(2)], x.value[:, :, : -x.query.size(2)])),
-        ("Only the output is returned; return (output, keys, values).", lambda o, w, s, x: o),
-        ("The order is (output, values, keys); return the keys first.", lambda o, w, s, x: (o, x.value, x.key)),
-        ("Only the last new token asks; each of them does.", lambda o, w, s, x: (o[:, :, -1:], x.key, x.value)),
-    ):  # fmt: skip
-        yield says, says, {"answer": answer}
-    for what, end in (("keys", 4), ("keys and values", 5)):
-        says = f"The cached {what} are detached; gradients must flow to all five inputs."
-        yield says, says, {"given": lambda *x, end=end: right.given(
-            *x[:3], *(past.detach() for past in x[3:end]), *x[end:])}  # fmt: skip
-
-
-FAMILIES, WITHOUT = (*ATTENTION, masks, rules, in_place, caches), ("bottom right", "mask unused")
-MISTAKES = Mistakes(mistakes_of(RIGHT, *FAMILIES, without=WITHOUT))
-MISTAKES += [RIGHT.but(says, rule=rule) for says, rule in (
-    ("A single query needs no mask, but behind a cache a longer chunk gets one that is aligned to the first key.",
-     lambda n, m, p: triangle(n, m, 0 if n > 1 else m)),
-    ("There is a mask only when nothing is cached; a chunk behind a cache needs one, too.",
-     lambda n, m, p: triangle(n, m, m if p else 0)),
-    ("The mask is shifted by n; shift it by the past.", lambda n, m, p: triangle(n, m, n)),
-    ("The cached tokens are hidden; a new query reads all of them.",
-     lambda n, m, p: triangle(n, m, p) & (torch.arange(m) >= p)),
-    ("Of the new tokens a query reads itself only; it also reads those before itself.",
-     lambda n, m, p: (torch.arange(m) < p) | torch.eye(m, dtype=torch.bool)[p:]),
-)] + [RIGHT.but(says, given=wrong) for says, wrong in (
+FAMILIES = *ATTENTION, masks, rules, in_place, caches
+PAIRED = scales, softmaxes, masks, rules, caches
+MISTAKES = Mistakes(
+    mistakes_of(RIGHT, *PAIRED, without=("bottom right", "mask unused"))
+    + alone(mistakes_of(RIGHT, *(f for f in FAMILIES if f not in PAIRED)))
+)
+MISTAKES += [RIGHT.but(says, rule=rule) for says, rule in RULES] + [RIGHT.but(says, given=wrong) for says, wrong in (
     ("The past stands behind the new tokens; the cached keys and values come first.",
      lambda q, k, v, pk, pv: Given(q, join(k, pk), join(v, pv), pk.size(2))),
     ("Keys and values are joined in different orders, so weights meet other tokens' values.",
@@ -108,11 +96,29 @@ MISTAKES += [RIGHT.but(says, rule=rule) for says, rule in (
 )] + [RIGHT.but("Past and new tokens get a softmax each; one softmax runs over all keys.",
                 mask=lambda s, x: hide(s, x).split([s.size(3) - s.size(2), s.size(2)], -1),
                 normalize=lambda parts: torch.cat([part.softmax(-1) for part in parts], -1))]  # fmt: skip
+MISTAKES += [Mistake(says, replace(RIGHT, **steps)) for says, steps in SELDOM]
+MISTAKES += [Mistake(says, replace(RIGHT, given=wrong)) for says, wrong in (
+    ("The cached keys stand behind the new ones, the cached values before them; the cached ones come first.",
+     lambda q, k, v, pk, pv: Given(q, join(k, pk), join(pv, v), pk.size(2))),
+    ("The new keys are joined in the opposite order.", lambda q, k, v, pk, pv: Given(q, join(pk, k.flip(2)), join(pv, v), pk.size(2))),
+    ("The oldest cached token is dropped; the cache keeps all.",
+     lambda q, k, v, pk, pv: Given(q, join(pk[:, :, 1:], k), join(pv[:, :, 1:], v), max(0, pk.size(2) - 1))),
+    ("Only the last of the new keys and values is joined.",
+     lambda q, k, v, pk, pv: Given(q, join(pk, k[:, :, -1:]), join(pv, v[:, :, -1:]), pk.size(2) + 1 - k.size(2))),
+    ("The new keys and values are joined twice.", lambda q, k, v, pk, pv: Given(
+        q, join(join(pk, k), k), join(join(pv, v), v), pk.size(2) + k.size(2))),
+    ("All heads read the cache of head 0.", lambda q, k, v, pk, pv: Given(
+        q, join(pk[:, :1].expand_as(pk), k), join(pv[:, :1].expand_as(pv), v), pk.size(2))),
+    ("All samples read the cache of sample 0.", lambda q, k, v, pk, pv: Given(
+        q, join(pk[:1].expand_as(pk), k), join(pv[:1].expand_as(pv), v), pk.size(2))),
+    ("The queries are given length 1; they are used as they are.", lambda q, k, v, pk, pv: Given(
+        F.normalize(q, dim=-1), join(pk, k), join(pv, v), pk.size(2))),
+)]  # fmt: skip
 
 EXERCISE = Exercise(
     name="chunked_decode", title="Attention in chunks", kind="Implement",
     points=3, difficulty=3, minutes=20, needs="sections 'The sum' and 'The mask with a cache' of chapter 6",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Decoding(definition, cases, look=which_result), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Join the past and the new keys along the sequence, and the values. Then it is attention with a mask.",
            "Query i stands at position past + i, where past is past_key.size(2).",
            "visible = torch.ones(n, m, dtype=torch.bool).tril(m - n); fill others with -inf; return all three."),

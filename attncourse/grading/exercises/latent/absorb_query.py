@@ -5,8 +5,10 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
+from attncourse.grading.compare import plain
+from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes, cases_of
 from attncourse.grading.inputs import sized_cases
+from attncourse.grading.symptoms import COARSE, same
 
 
 def definition(query, w_k):
@@ -96,10 +98,48 @@ MISTAKES = Mistakes(Mistake(says, partial(wrong, change)) for says, change in (
     ("The query is changed in place; work on a new tensor.", lambda q, w, out: (out, q.mul_(0.5))[0]),
 ))  # fmt: skip
 
+
+class Absorbed(Calls):
+    """Finds the matrix that each head was multiplied by; the first call has more queries than head_dim."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        case = cases_of(self, seed)[0]
+        (query, w_k), right = (x.double() for x in case.args), expected[f"{case.label}, output"]
+        output = seen.get(f"{case.label}, output")
+        if not plain(output) or output.shape != right.shape or same(right, output, COARSE):
+            return ""
+        asked, made = (
+            x.double().transpose(0, 1).flatten(1, 2) for x in (query, output)
+        )  # (h, b n, width)
+        for h, block in enumerate(made):
+            used = torch.linalg.pinv(asked[h]) @ block  # (head_dim, latent)
+            if (asked[h] @ used - block).abs().max() > 1e-3:
+                return f"Absorbed head {h} is no product of query head {h} and a matrix of numbers that are the same for all queries."
+            if said := _of_block(used, w_k, h):
+                return said
+        return ""
+
+
+def _of_block(used, w_k, h: int) -> str:
+    """Which rows of w_k a head was multiplied by."""
+    rows = range(h * len(used), (h + 1) * len(used))
+    apart = torch.cdist(used, w_k)
+    if apart.amin(1).max() < 1e-2:
+        found = apart.argmin(1).tolist()
+        return "" if found == list(rows) else (
+            f"Head {h} is multiplied by rows {', '.join(map(str, found))} of w_k; its rows are {', '.join(map(str, rows))}."
+        )  # fmt: skip
+    own = w_k[h * len(used) : (h + 1) * len(used)]
+    factor = float((used * own).sum() / own.square().sum())
+    if (used - factor * own).abs().max() < 1e-2 * abs(factor):
+        return f"Head {h} is multiplied by {factor:.3g} times its block of w_k."
+    return f"Head {h} is multiplied by a matrix whose rows are not rows of w_k."
+
+
 EXERCISE = Exercise(
     name="absorb_query", title="Move the matrix to the query", kind="Implement",
     points=2, difficulty=2, minutes=10, needs="section 'By hand' of chapter 9",
-    judge=Calls(definition, CASES), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Absorbed(definition, CASES), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Cut the rows of w_k into one block per head: (num_heads, head_dim, latent_dim).",
         "k = W c, so q . k = q . (W c) = (q as a row, times W) . c. No transpose is needed: the block is "

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.exercises.latent._noticed import Stepwise
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 from attncourse.grading.mistakes import gradients, mistakes_of, outputs, scales, softmaxes, weights
@@ -190,7 +191,7 @@ MISTAKES = Mistakes([
               answer=lambda o, w, *_: (o.flatten(1), w[..., 0, :])),
     RIGHT.but("Axes of size 1 are squeezed away; keep all of them.",
               answer=lambda *made: tuple(x.squeeze() for x in RIGHT.answer(*made))),
-    RIGHT.but("The query is scaled in place, which changes the caller's tensor.", scale=lambda x: 1.0,
+    RIGHT.but("The query is changed in place, by /= or *= for example: the caller finds it changed.", scale=lambda x: 1.0,
               given=lambda q, r, *rest: given(q.mul_(s := (q.size(-1) + r.size(-1)) ** -0.5), r * s, *rest)),
 ])  # fmt: skip
 
@@ -198,7 +199,7 @@ EXERCISE = Exercise(
     name="absorbed_attention", title="One step without keys and values", kind="Implement",
     points=3, difficulty=4, minutes=25, needs="sections 'By hand' and 'The function' of chapter 9",
     judge=MemoryLimited(
-        Calls(definition, cases), "2 samples, 12 heads, head_dim 64, values 60 wide, 200 tokens, latent 6, rotary "
+        Stepwise(definition, cases), "2 samples, 12 heads, head_dim 64, values 60 wide, 200 tokens, latent 6, rotary "
         "2: no keys and no values are made", memory,
         # The keys or the values of one head are 128 MiB; the latents are small.
         Budget(partial(call, b=1, h=2, d=4096, e=4096, m=8192, c=6, r=2), RIGHT),

@@ -48,16 +48,34 @@ MISTAKES = Mistakes(  # also where they are rounded
         ("These are mebibytes (2^20 bytes); the question asks for bytes.", EXACT / 2**20),
         ("These are gigabytes (10^9 bytes); the question asks for bytes.", EXACT / 1e9),
         ("These are gibibytes (2^30 bytes); the question asks for bytes.", EXACT / 2**30),
+        ("These are kilobytes (10^3 bytes); the question asks for bytes.", EXACT / 1e3),
+        ("These are kibibytes (2^10 bytes); the question asks for bytes.", EXACT / 2**10),
+        ("Each number takes 4 bytes here and is counted twice; bfloat16 takes 2, and one latent serves both.", EXACT * 4),
+        ("These are 10,240 tokens; there are 10,000.", EXACT * 1.024),
+        ("These are 100,000 tokens; there are 10,000.", EXACT * 10),
+        ("The rotary key is counted in one layer only; every layer caches its own.", ROWS * LATENT + 2 * TOKENS * ROTARY),
         ("These are bits; a byte has 8.", EXACT * 8),
         ("This is close, but the number of bytes is asked: a whole number, with all its digits.", EXACT * 1.0001),
     )
 )  # fmt: skip
 
+
+class Bytes(Number):
+    """Says what a number of bytes is for one token in one layer."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        found = seen["the number"]
+        if not isinstance(found, Close) or found.value.dim() or not found.value.isfinite():
+            return "One whole number is asked: all bytes of the cache."
+        kept = f"{found.value.item() / ROWS:,.6g}"
+        return f"Divided by 60 layers, 10,000 tokens and 2 bytes this leaves {kept} numbers for one token in one layer."
+
+
 EXERCISE = Exercise(
     name="cache_bytes", title="The cache of DeepSeek-V2", kind="Predict",
     points=1, difficulty=1, minutes=5,
     needs="sections 'What changes' and 'What it costs' of chapter 9",
-    judge=Number(cache_bytes, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Bytes(cache_bytes, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "What does one layer keep for one token? Not keys, and not values.",
         "512 + 64 numbers for all heads together, 2 bytes each.",

@@ -5,6 +5,7 @@ from itertools import count
 
 import torch
 
+from attncourse.grading.compare import Close
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
 
 HEADS, HEAD_DIM, LATENT, ROTARY, TOKENS = 16, 64, 256, 32, 2_000
@@ -53,10 +54,28 @@ MISTAKES = Mistakes(
     )
 )  # fmt: skip
 
+
+class Crossover(Number):
+    """Compares both forms at the number that was given."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        found = seen["the number"]
+        if not isinstance(found, Close) or found.value.dim() or not found.value.isfinite():
+            return "One whole number is asked: how many tokens are new."
+        n = found.value.item()
+        if n != int(n) or not 0 < n <= TOKENS:
+            return "n is a whole number, at least 1 and at most the 2,000 tokens that there are."
+        n = int(n)
+        absorbed, plain = (flops(n, *form) / 1e9 for form in ((n, LATENT), (TOKENS, HEAD_DIM)))
+        more = "more" if absorbed > plain else "fewer"
+        also = "" if absorbed > plain else f", and so it does for n = {n + 1}"
+        return f"For n = {n:,} the absorbed form takes {more} FLOPs, {absorbed:.3f} GFLOPs against {plain:.3f}{also}."
+
+
 EXERCISE = Exercise(
     name="crossover", answer="largest_n", title="Where plain overtakes absorbed", kind="Measure",
     points=2, difficulty=3, minutes=15, needs="section 'What it costs' of chapter 9",
-    judge=Number(largest_n), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Crossover(largest_n, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Write both counts as functions of n, with m fixed, and go up from n = 1.",
         "Per head, plain: 4 m latent head_dim + 2 n m (2 head_dim + rotary). Absorbed: "

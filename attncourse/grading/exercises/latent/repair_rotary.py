@@ -6,7 +6,8 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
+from attncourse.grading.exercises.latent._noticed import Turned
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.layers_judge import split
 from attncourse.grading.mistakes import detached, mistakes_of, scales
@@ -25,7 +26,7 @@ def definition(x, positions, w_q, w_qr, w_c, w_kr, w_k, num_heads):
 
 BOTH = "q_rotary k_rotary"  # the parts that are turned
 CALLS = (  # what is special, b n width h d c r, positions
-    ("2 samples, 5 tokens at 3 to 7, 3 heads, head_dim 4, latent 10", (2, 5, 7, 3, 4, 10, 6), range(3, 8)),
+    ("2 samples, 5 tokens at 3 to 7, 3 heads, head_dim 4, latent 9", (2, 5, 7, 3, 4, 9, 6), range(3, 8)),
     ("positions 90 to 93", (3, 4, 5, 2, 6, 4, 8), range(90, 94)),
     ("positions with gaps", (1, 3, 5, 4, 6, 2, 2), (2, 3, 17)),
     ("1 token, at position 7, 1 head", (2, 1, 6, 1, 10, 8, 4), (7,)),
@@ -118,10 +119,14 @@ RETURNED = (  # what is made of scores, latent, k_rotary and positions
     ("The scores are right, but the cached latent is turned.", lambda s, c, r, p: (s, rotary(c, p), r)),
     ("A causal mask is put in; the scores of all pairs are asked.",
      lambda s, c, r, p: (s.masked_fill(~triangle(*s.shape[2:], 0), -torch.inf), c, r)),
+    ("A causal mask is put in; the scores of all pairs are asked.",
+     lambda s, c, r, p: (s + torch.full(s.shape[2:], -torch.inf).triu(1), c, r)),
     ("The weights are returned; return the scores, before the softmax.", lambda s, c, r, p: (s.softmax(-1), c, r)),
     ("Only the scores are returned; return (scores, latent, k_rotary).", lambda s, c, r, p: s),
     ("The rotary key comes before the latent; return (scores, latent, k_rotary).", lambda s, c, r, p: (s, r, c)),
     ("What is cached is detached; gradients flow through it.", lambda s, c, r, p: (s, c.detach(), r.detach())),
+    ("The cached rotary key is detached; gradients flow through it.", lambda s, c, r, p: (s, c, r.detach())),
+    ("The cached latent is detached; gradients flow through it.", lambda s, c, r, p: (s, c.detach(), r)),
     ("No gradient flows back: the result is detached or made inside no_grad.", lambda *found: detached(found[:3])),
 )  # fmt: skip
 MISTAKES = Mistakes([
@@ -155,7 +160,7 @@ MISTAKES = Mistakes([
 EXERCISE = Exercise(
     name="repair_rotary", answer="repaired_scores", title="Turn the right part", kind="Repair",
     points=3, difficulty=3, minutes=20, needs="section 'Why positions need a part of their own' of chapter 9",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Turned(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Three lines are wrong: one turns what must not be turned, one forgets to turn, one counts.",
         "The latent stays as it is. Both rotary parts are turned, each by its own position. How many products "

@@ -113,13 +113,13 @@ def _weights(right: torch.Tensor, got: torch.Tensor) -> str:
     if (bad := (sums - 1).abs() > 1e-3).any():
         at = _place(bad)
         but = " The weights of a row are right but for this factor." if only else ""
-        return f"{show} those of query {at[2]} sum to {sums[at].item():.3g}, and not to 1.{but}"
+        return f"{show} those of query {at[2]} sum to {sums[at].item():.4g}, and not to 1.{but}"
     ratio = got / right.where(right > 0, 1.0)
     if (bad := (right > 1e-3) & ((ratio - 1).abs() > 5e-3)).any():
         at = _place(bad)
         return (
             f"{show} each row sums to 1, but query {at[2]} gives key {at[3]} {got[at].item():.3g} and should give "
-            f"{right[at].item():.3g}: the products of the features are others."
+            f"{right[at].item():.3g}."
         )
     return ""
 

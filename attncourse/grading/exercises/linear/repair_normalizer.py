@@ -24,11 +24,20 @@ CALLS = (  # what is special, b h n m d e, how loud, is_causal
     ("is_causal=True, 1 token", (3, 2, 1, 1, 4, 5), 1, True),
     ("is_causal=False, 1 query, 6 keys", (3, 1, 1, 6, 2, 4), 1, False),
     ("is_causal=True, features near 0", (1, 3, 7, 7, 2, 4), 4, True),
+    (
+        "is_causal=False, 6 queries, 6 keys, features of queries near 0",
+        (2, 2, 6, 6, 3, 4),
+        1,
+        False,
+    ),
 )
 
 
 def cases(seed: int) -> list[Case]:
-    return drawn(seed, CALLS)
+    found = drawn(seed, CALLS)
+    query = found[-1].args[0]
+    query.copy_(-2.5 - query.abs())
+    return found
 
 
 def given(query, key, value, is_causal):

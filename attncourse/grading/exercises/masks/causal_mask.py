@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.exercises.masks._told import Told, wrong_pair
 from attncourse.grading.mistakes import mistakes_of, rules
 from attncourse.grading.recipe import Given, Recipe, triangle
 
@@ -75,7 +76,7 @@ MISTAKES += [Mistake(says, answer) for says, answer in (
 EXERCISE = Exercise(
     name="causal_mask", title="A causal mask", kind="Implement",
     points=1, difficulty=1, minutes=5, needs="section 'Each word reads itself and the words before it' of chapter 2",
-    judge=Calls(spec.causal, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Told(spec.causal, cases, gradients=False, tells=wrong_pair), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Draw the mask for 2 queries and 4 keys on paper. Query 0 reads key 0, query 1 keys 0 and 1.",
         "Compare two vectors of positions: the queries as a column, the keys as a row.",

@@ -5,7 +5,8 @@ from functools import partial
 
 import torch
 
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
+from attncourse.grading.exercises.masks._told import Told, wrong_pair
 from attncourse.grading.inputs import seeded
 from attncourse.grading.mistakes import mistakes_of, rules
 from attncourse.grading.recipe import Given, Recipe, triangle
@@ -21,7 +22,7 @@ def definition(lengths, n):
 def cases(seed: int) -> list[Case]:
     """Full and empty samples, as many samples as positions, a batch without a full sample."""
     drawn = torch.randint(1, 7, (5,), generator=seeded(seed)).tolist()
-    lengths = ([7, 3, 0], 7), ([4, 9], 11), ([2, 4, 1, 3], 4), ([2], 3), ([40, 3], 70), (drawn, 7)
+    lengths = ([7, 3, 0], 7), ([4, 9], 11), ([2, 4, 1, 3], 4), ([2], 3), ([260], 262), (drawn, 7)
     return [
         Case(f"lengths {some} in {n} positions", (torch.tensor(some), n), gradients=False)
         for some, n in lengths
@@ -96,7 +97,7 @@ MISTAKES += [RIGHT.but(says, given=partial(given, real=real)) for says, real in 
 EXERCISE = Exercise(
     name="decoder_mask", title="The mask of a decoder", kind="Implement",
     points=2, difficulty=2, minutes=10, needs="section 'Messages of different lengths need a second rule' of chapter 2",
-    judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Told(definition, cases, gradients=False, tells=wrong_pair), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Write the two rules alone first. Which axes of (b, 1, n, n) does each of them need?",
            "The causal rule needs the last two axes, the padding rule the first and the last; an axis of size 1 repeats.",
            "Give the lengths three more axes of size 1, compare them with the key positions, and join both rules with &."),

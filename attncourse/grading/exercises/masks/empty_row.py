@@ -6,9 +6,19 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.exercises.masks._told import Told, of_attention
 from attncourse.grading.inputs import alternating, far_below_zero, seeded, sized_cases
-from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of, softmaxes, weights
+from attncourse.grading.mistakes import (
+    ATTENTION,
+    alone,
+    in_place,
+    masks,
+    mistakes_of,
+    slips,
+    softmaxes,
+    weights,
+)
 from attncourse.grading.recipe import Given, Recipe, hide
 
 
@@ -27,10 +37,18 @@ def cases(seed: int) -> list[Case]:
         ("one mask for all, 2 of 5 rows empty, large scores", (2, 3, 5, 5, 3, 4), 400, some[1, 0, :, :5]),
         ("a hidden key has the largest scores", (2, 6, 3, 7, 4, 5), largest_hidden, holes[1, 0, :3]),
         ("1 head, 1 query, values 1 wide", (3, 1, 1, 5, 4, 1), 1, holes[:, :, :1, :5]),
-        ("visible scores of -536870912 and below", (1, 1, 2, 3, 16, 4),
-         lambda q, k: far_below_zero(q, k) or q.mul_(128), torch.arange(3) < torch.tensor([[2], [0]])),
+        ("visible scores of 536870912 and beyond on both sides of 0, a hidden one of 0", (1, 1, 3, 3, 16, 4),
+         very_far, torch.arange(3) < torch.tensor([[2], [0], [2]])),
     )  # fmt: skip
     return sized_cases(seed, "b h n m d e", "b h n d, b h m d, b h m e", calls)
+
+
+def very_far(query, key):
+    """Four times as far below 0 as `far_below_zero`, query 2 as far above; the score of the last key is 0."""
+    far_below_zero(query, key)
+    query *= 4
+    query[..., 2, :] *= -1
+    key[..., -1, :] = 0.0
 
 
 def largest_hidden(query, key):
@@ -87,8 +105,12 @@ def added(scores, x):
 unchanged = Recipe.finish
 MISTAKES = Mistakes(mistakes_of(RIGHT, *ATTENTION, masks, weights, in_place))
 MISTAKES += [Mistake(x.says, x.answer) for x in mistakes_of(NAN_REPLACED, softmaxes)]
-MISTAKES += [RIGHT.but(says, **steps, finish=late if name.startswith("filled with") else unchanged)
-             for name, says, steps in masks(RIGHT) if "finish" not in steps]  # fmt: skip
+FAR = (
+    "Rows of scores far below 0 lose their weight, or hidden keys take it: hidden scores become a number such as -1e4, or get "
+    "one added, or the number that is subtracted in a row is kept above one. Minus infinity is less than any."
+)
+MISTAKES += alone([RIGHT.but(FAR if "filled with -" in name else says, **steps, finish=late if "filled with" in name else unchanged)
+             for name, says, steps in masks(RIGHT) if "finish" not in steps])  # fmt: skip
 MISTAKES += [RIGHT.but(says, **{"finish": unchanged, **steps}) for says, steps in (
     ("The mask is read the other way round; True = may attend.",
      {"given": lambda q, k, v, mask: Given(q, k, v, ~mask), "finish": zeroed}),
@@ -122,12 +144,13 @@ MISTAKES += [RIGHT.but(says, **{"finish": unchanged, **steps}) for says, steps i
     ("The largest score of a row is clamped at 0 before it is subtracted, and rows far below 0 vanish.",
      {"mask": hide, "normalize": lambda s: ratio((s - s.amax(-1, keepdim=True).clamp(min=0)).exp(), 1e-30)}),
 )]  # fmt: skip
+MISTAKES += alone(mistakes_of(RIGHT, slips, without=("overflow hidden",)))
 
 EXERCISE = Exercise(
     name="empty_row", answer="attention", title="The empty row", kind="Repair",
     points=3, difficulty=3, minutes=20,
     needs="section 'With the filler on the left, a row can be empty' of chapter 2",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Told(definition, cases, tells=of_attention), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Find the empty rows before the softmax: ~mask.any(dim=-1, keepdim=True).",
            "Repair the row at the latest in the weights, before they meet the values; safest before the softmax.",
            "Give the softmax something harmless in the empty rows, and overwrite what it makes of them."),

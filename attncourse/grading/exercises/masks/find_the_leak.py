@@ -6,98 +6,9 @@ from functools import partial
 import numpy
 import torch
 from torch import Tensor
-from torch.nn.functional import layer_norm, normalize
 
-from attncourse.grading.exercise import Accepted, Case, Counts, Exercise, Mistake, Mistakes
-from attncourse.grading.inputs import seeded
-
-ALONE = "one sample, a layer without a mask"
-
-
-def cases(seed: int) -> list[Case]:
-    """A model and an input for each label, all drawn on their own: one tells nothing about another, nor does their order."""
-    g = seeded(seed, "sizes")
-    b, d, e = (3 + torch.randperm(5, generator=g)[:3]).tolist()
-    n = int(torch.randint(7, 10, (), generator=g))
-    found = []
-    for number in torch.randperm(len(LABELS), generator=seeded(seed, "order")).tolist():
-        label = LABELS[number]
-        g = seeded(seed, label)
-        x = torch.randn(1 if label == ALONE else b, n, d, generator=g).double()
-        model = models(x, e, g)[label]
-        found.append(Case(label, (partial(called, model, x.shape), x), gradients=False))
-    return found
-
-
-def called(model, shape, x):
-    """The output of a model that takes inputs of one shape only."""
-    if not isinstance(x, Tensor) or x.shape != shape:
-        raise ValueError(f"the model takes inputs of shape {tuple(shape)}")
-    return model(x)
-
-
-def models(x0, e, generator):
-    """Models whose outputs are e wide, most of which leak; some know the input."""
-    b, n, d = x0.shape
-    every, signs = slice(None), (-1.0) ** torch.arange(max(b, e))
-
-    def layer(*pairs):
-        """A causal attention layer in which pairs (i, j) of the future are visible, too."""
-        w_q, w_k, w_v = (torch.randn(d, k, generator=generator).double() for k in (d, d, e))
-        visible = torch.ones(n, n, dtype=torch.bool).tril()
-        for i, j in pairs:
-            visible[i, j] = True
-
-        def model(x):
-            scores = (x @ w_q) @ (x @ w_k).mT / d
-            return scores.masked_fill(~visible, -math.inf).softmax(-1) @ (x @ w_v)
-
-        return model
-
-    causal = layer()
-
-    def beside(i, leak, sample=every, feature=every, layer=causal):
-        """``leak(x)`` is added to the output at position i."""
-
-        def model(x):
-            output = layer(x)
-            output[sample, i, feature] += leak(x)
-            return output
-
-        return model
-
-    def moved(x):
-        """Above 0 wherever the position moves; yet where it is, its gradient is not 0."""
-        by = (x - x0)[:, 5].sum(-1, keepdim=True)
-        return torch.where(by >= 0, by, -by / 2)
-
-    def faint(x):
-        return 3e-6 * torch.tanh(1e4 * (x - x0)[:, 4, :1])
-
-    return {
-        "a causal layer": causal,
-        "a strictly causal sum": lambda x: torch.ones(n, n).double().tril(-1) @ x,
-        "a causal layer with rounding errors": beside(every, lambda x: 5e-7 * (x != x0).any(), 0, 0),
-        "a layer without a mask": layer((every, every)),
-        ALONE: layer((every, every)),
-        "a mask that is off by one": layer(*((i, i + 1) for i in range(n - 1))),
-        "the last but one position reads the last": layer((n - 2, n - 1)),
-        "forbidden pairs, 4 reads 5 and 1 reads the last": layer((4, 5), (1, n - 1)),
-        "a leak in one feature only": beside(2, lambda x: moved(x)[:, 0] * signs[:b], feature=-1),
-        "a leak that reads a difference": beside(1, lambda x: (x[:, 3] - x[:, 4])[:, :1]),
-        "a leak behind a LayerNorm": beside(3, lambda x: layer_norm(x[:, 5], (d,))[:, :1]),
-        "a leak that only raises the output": beside(3, moved),
-        "a leak that only lowers the output": beside(2, lambda x: -moved(x)),
-        "a leak that cancels in the mean": beside(1, lambda x: x[:, 4, :1] * signs[:2], feature=slice(2)),
-        "a leak from the last feature to the first": beside(3, lambda x: x[0, 6, -1], 0, 0),
-        "a leak from the first feature to the second": beside(4, lambda x: x[1, 5, 0], 1, 1),
-        "a leak that is the same for -x and 2 x": beside(3, lambda x: normalize(x[:, 5]).square()[:, :1]),
-        "a faint leak in one number": beside(0, lambda x: faint(x)[1, 0], 1, -1, lambda x: 0 * causal(x)),
-        "a faint leak where the output is large": beside(0, faint, layer=lambda x: 1e3 + causal(x)),
-    }  # fmt: skip
-
-
-LABELS = tuple(models(torch.zeros(3, 7, 3), 3, torch.Generator()))
+from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistake, Mistakes
+from attncourse.grading.exercises.masks._leaky_models import cases
 
 
 def moved_on(tail):
@@ -202,11 +113,11 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
        probing(change=lambda tail, axis=axis: tail.roll(1, axis))) for axis, what, blind in (
         (1, "later positions", "a sum over them"), (2, "features of a position", "a leak that reads their sum"),
         (0, "samples", "one sample alone"))),
-    ("NaN is no test value: a weight of 0 times NaN is NaN, so hidden values seem to leak.",
+    ("Every model seems to leak at position 0. Was NaN the test value? 0 times NaN is NaN, so hidden values seem to leak.",
      probing(change=lambda tail: tail * math.nan)),
     ("Without a tolerance rounding counts as a leak; a leak moves more than 1e-6.", probing(tol=1e-7)),
-    ("The tolerance is too large: a faint leak is a leak. Rounding errors are below 1e-6.", probing(tol=5e-6)),
-    ("The tolerance grows with the output (rtol of allclose); a faint leak goes unseen in a large output.",
+    ("A faint leak goes unseen: the tolerance is larger than 1e-6, or the change too small.", probing(tol=5e-6)),
+    ("A faint leak in a large output goes unseen: the tolerance grows with the output, as rtol does, or the change is small.",
      probing(rtol=1e-5)),
     ("Without abs() a leak that only lowers the output goes unseen.", probing(seen=lambda moved: moved)),
     ("Without abs() a leak that only raises the output goes unseen in before - after.", probing(seen=torch.neg)),
@@ -221,6 +132,21 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
          probing(seen=lambda moved, k=k: moved[:, k].abs())),
         (f"Only the {which} feature of x is changed; a leak can read any other.",
          probing(change=lambda tail, k=k: tail.select_scatter(moved_on(tail[..., k]), 2, k))))),
+    *(("In a mean or sum ups and downs cancel, in its gradient too; look at each number of the output alone.", probing(seen=seen))
+      for seen in (lambda moved: moved.mean(-1).abs(), lambda moved: moved.sum(0).abs())),
+    *(("Not every number of a leaking output moves: take the largest move, not the smallest or the median, and any, not all.",
+       probing(seen=seen)) for seen in (lambda moved: moved.abs().min(), lambda moved: moved.abs().median())),
+    ("No leak is found in any model. Is the changed input a copy, the change large enough, and no number in it NaN?", lambda model, x: -1),
+    ("A causal model gives 0, which is a position; return -1.", probing(partial(min, default=0))),
+    ("Position 0 is taken for no leak: 0 counts as False in `or` and `if`.",
+     probing(lambda found: min(found, default=0) or -1)),
+    ("The same change at every position and in every sample: a leak that reads a difference does not notice.",
+     probing(change=lambda tail: tail + torch.arange(1, tail.size(2) + 1))),
+    ("Only half of the positions are looked at.", probing(positions=lambda n: range(n // 2))),
+    ("Only every second position is looked at.", probing(positions=lambda n: range(0, n - 1, 2))),
+    ("Only position 0 is looked at.", probing(positions=lambda n: range(1))),
+    ("Only positions after i + 1 are changed; the output at i must not read position i + 1 either.",
+     probing(first=2, positions=lambda n: range(n - 2))),
     ("x itself is changed, so later comparisons see it; use x.clone().", probing(copy=lambda x: x)),
     ("The answers are right, but x is changed on the way; work on x.clone().",
      lambda model, x: (smallest(probe(model, x)), x[:, 1:].zero_())[0]),

@@ -6,7 +6,8 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from attncourse.grading.exercise import Exercise, Mistake, Number
+from attncourse.grading.exercise import Exercise, Mistake
+from attncourse.grading.exercises.dot_product._told import Told
 
 VOCAB, LENGTH = 50, 16
 
@@ -16,6 +17,15 @@ def loss_of_a_perfect_cheater() -> float:
     readable = [range(min(i + 1, LENGTH - 1) + 1) for i in range(LENGTH)]
     chances = [1.0 if i + 1 in readable[i] else 1 / VOCAB for i in range(LENGTH)]
     return sum(-math.log(chance) for chance in chances) / LENGTH
+
+
+def guesses(loss: float) -> str:
+    """What a mean loss would mean for the sum over the positions."""
+    cost = math.log(VOCAB)
+    return (
+        f"A mean of {loss:.4g} over {LENGTH} positions is a sum of {loss * LENGTH:.4g}, as much as "
+        f"{loss * LENGTH / cost:.3g} guesses among {VOCAB} tokens cost. How many positions must guess?"
+    )
 
 
 ACCEPTED = {
@@ -41,6 +51,7 @@ MISTAKES = [Mistake(says, number) for says, number in (
     ("The mean is over 16 positions.", math.log(50) / 17),
     ("16 is the length; the vocabulary has 50.", math.log(16) / 16),
     ("Three decimals, please.", 0.24),
+    ("That is cut off after three decimals; round it.", 0.244),
     ("That swaps vocabulary and length.", math.log(16) / 50),
     ("The sign is turned: a loss is the mean of -log(probability).", -math.log(50) / 16),
     ("That is the perplexity, exp(loss).", 50 ** (1 / 16)),
@@ -54,7 +65,7 @@ EXERCISE = Exercise(
     name="leaking_loss", title="Too good to be true", kind="Predict",
     points=1, difficulty=3, minutes=10,
     needs="section 'A leak makes the loss look better' of chapter 2",
-    judge=Number(loss_of_a_perfect_cheater, rtol=3e-3), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Told(loss_of_a_perfect_cheater, rtol=2.045e-3, tells=guesses), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Go through the positions: which of them finds its own answer among the keys it may read?",
         "All positions but the last read their answer and have loss 0. The last one must guess.",

@@ -5,7 +5,8 @@ from functools import partial
 
 import torch
 
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.exercises.masks._told import Conventions
 from attncourse.grading.inputs import seeded
 
 VISIBLE = {
@@ -35,7 +36,12 @@ def cases(seed: int) -> list[Case]:
     integers, biases = (x[torch.randperm(10, generator=g)] for x in (integers, biases))
     masks = dict(zip(VISIBLE, (attend, hidden, integers, biases.view(2, 5)), strict=True))
     masks |= {name: attend if k else integers for k, name in enumerate(UNKNOWN)}
-    return [Case(f'convention "{name}"', (x, name), gradients=False) for name, x in masks.items()]
+    found = [Case(f'convention "{name}"', (x, name), gradients=False) for name, x in masks.items()]
+    nothing_hidden = torch.tensor([-3.0, 0.0, 0.5])
+    return [
+        *found,
+        Case("biases that are all finite", (nothing_hidden, "additive"), gradients=False),
+    ]
 
 
 def reading(unknown=definition, **rules):
@@ -129,7 +135,7 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
 EXERCISE = Exercise(
     name="mask_polarity", answer="to_attend", title="Four conventions, one meaning", kind="Repair",
     points=2, difficulty=2, minutes=15, needs="section 'In the wild' of chapter 2",
-    judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Conventions(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Ask of each convention: which entries hide? True, 0, minus infinity, or False.",
         'Two of the four need no logic at all, and "hidden" is the opposite of "attend".',

@@ -4,9 +4,17 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
+from attncourse.grading.exercises.masks._told import ByAxes
 from attncourse.grading.inputs import alternating, far_below_zero, seeded, sized_cases
-from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of
+from attncourse.grading.mistakes import (
+    ATTENTION,
+    alone,
+    in_place,
+    masks,
+    mistakes_of,
+    slips,
+)
 from attncourse.grading.recipe import Given, Recipe
 
 
@@ -26,7 +34,8 @@ CALLS = (  # what is special, b h n m d e, how loud, axes of the mask before (n,
     ("1 query, values 1 wide", (2, 3, 1, 5, 4, 1), 2, (2,)),
     ("large scores", (2, 2, 4, 6, 5, 3), 144, (2,)),
     ("scores near 768 and -768", (2, 2, 5, 6, 4, 3), alternating, (2,)),
-    ("scores far below zero", (2, 3, 4, 5, 16, 6), far_below_zero, (2,)),
+    ("scores far below and far above zero", (2, 3, 4, 5, 16, 6),
+     lambda q, k: far_below_zero(q, k) or q[..., ::2, :].neg_(), (2,)),
 )  # fmt: skip
 
 
@@ -106,11 +115,23 @@ MISTAKES += [RIGHT.but(says, given=reading(lambda x, q, f=align: f(x, q.size(1))
     ("The weights are returned as well; return the output only.", lambda o, w, s, x: (o, w)),
     ("The weights are returned instead of the output.", lambda o, w, s, x: w),
 )]  # fmt: skip
+MISTAKES += alone(mistakes_of(RIGHT, slips, without=("detached for the mix",)))
+MISTAKES += alone([RIGHT.but(
+    "The mask comes after the softmax: a hidden key with a large score has taken the weight already.",
+    mask=lambda s, x: s, finish=lambda w, x, e=e: w * x.visible / (w * x.visible).sum(-1, keepdim=True).clamp(min=e),
+) for e in (0.0, 1e-9)] + [RIGHT.but(says, given=reading(align)) for says, align in (
+    ("A causal mask is added to the one that is given.", lambda x, q: aligned(x & torch.ones_like(x).tril(), q)),
+    ("All queries get the mask of query 0; each has its own row.", lambda x, q: aligned(x, q)[..., :1, :]),
+    ("The rows of the mask are joined; each query has its own row.", lambda x, q: aligned(x, q).any(-2, keepdim=True)),
+    ("The samples get each other's masks.", lambda x, q: aligned(x.roll(1, 0) if x.dim() == 3 else x, q)),
+    ("The mask is inverted where it has three axes; True = may attend.",
+     lambda x, q: ~x[:, None] if x.dim() == 3 else x),
+)])  # fmt: skip
 
 EXERCISE = Exercise(
     name="one_mask_per_sample", answer="attention_per_sample", title="One mask per sample", kind="Repair",
     points=2, difficulty=2, minutes=10, needs="section 'Where it breaks: four bugs to find' of chapter 2",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=ByAxes(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Broadcasting aligns axes from the right. Write (b, n, m) under (b, h, n, m) and look.",
            "A mask with three axes needs a fourth, of size 1, at the place of the heads.",
            "Count the axes of the mask. Only with three of them put one in, behind the samples; leave the others alone."),

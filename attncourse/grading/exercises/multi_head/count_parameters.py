@@ -1,7 +1,10 @@
 """Exercise count_parameters: how many numbers does a layer with 16 heads learn?"""
 
+from dataclasses import dataclass
+
 import torch
 
+from attncourse.grading.compare import Close
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
 
 WIDTH, HEADS = 512, 16
@@ -18,6 +21,26 @@ def count() -> int:
     return total + WIDTH * WIDTH + WIDTH
 
 
+@dataclass(frozen=True)
+class Matrices(Number):
+    """A number that is also told in matrices of 512 x 512 and what is left."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        found = seen["the number"]
+        if not isinstance(found, Close) or found.value.dim():
+            return ""
+        count = found.value.item()
+        if count < 0 or not count.is_integer():
+            return "A layer learns a whole number of numbers, 0 or more."
+        whole, left = divmod(int(count), WIDTH**2)
+        if not whole:
+            return f"This is less than one matrix of 512 x 512 holds, {WIDTH**2:,}; how many such matrices has the layer?"
+        return (
+            f"This is as many as {whole} matrices of 512 x 512 hold, and {left:,} more. How many such matrices has "
+            "the layer, and how many biases?"
+        )
+
+
 ACCEPTED = Accepted(
     whole_number=1_050_624,
     as_a_float=4 * 512.0**2 + 4 * 512,
@@ -27,7 +50,8 @@ ACCEPTED = Accepted(
 
 MISTAKES = Mistakes(Mistake(says, number) for says, number in (
     ("It is multiplied by the 16 heads; together the heads share one width of 512.", 16 * 4 * ONE),
-    ("It is divided by the 16 heads; each has its own rows of the matrices.", 4 * ONE // 16),
+    ("This is a sixteenth: one head with its share of all, or the whole divided by the heads. All 16 heads count, and each "
+     "has its own rows of the matrices.", 4 * ONE // 16),
     ("The biases are forgotten: four more vectors of 512.", 4 * 512**2),
     ("The output projection is forgotten.", 3 * ONE),
     ("The output projection and the biases are forgotten.", 3 * 512**2),
@@ -60,7 +84,7 @@ EXERCISE = Exercise(
     name="count_parameters", answer="parameters", title="Count the parameters", kind="Predict",
     points=1, difficulty=1, minutes=5,
     needs="section 'What do more heads cost?' of chapter 3",
-    judge=Number(count, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Matrices(count, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "A linear layer from a numbers to b numbers has a * b weights and b biases.",
         "Head h projects 512 numbers to 512 / 16 = 32. All 16 heads together project 512 to 512.",

@@ -10,11 +10,13 @@ import torch
 from torch import nn
 
 from attncourse import spec
-from attncourse.grading.compare import Described, Raised
+from attncourse.grading.compare import Described, Raised, difference
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistake, Mistakes
 from attncourse.grading.inputs import seeded
 from attncourse.grading.layers_judge import Layers, merge, split
+from attncourse.grading.noticing import shaped
 from attncourse.grading.observe import Case, NotAttempted, run
+from attncourse.grading.symptoms import symptom
 
 REFUSED = ((10, 3), (512, 7), (7, 2), (8, 3), (6, 4), (4, 8), (9, 0), (12, -3), (12, -5), (100, 64))
 BUILT = ((6, 2), (6, 1), (6, 3), (6, 6), (15, 5), (1, 1), (16, 8), (32, 16), (48, 4))
@@ -58,6 +60,17 @@ class ClassFacts:
     layers: Layers
     facts: Facts
     prepare: Callable[[nn.Module], nn.Module] = lambda layer: layer
+    look: Callable[..., str] = lambda case, expected, seen: ""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        """What a `noticing` look tells of the first output that is wrong."""
+        if says := symptom(expected, seen):
+            return says
+        outputs = [what for what in expected if what.endswith(", output") and what in seen]
+        wrong = [what for what in outputs if difference(expected[what], seen[what])]
+        if not wrong or not shaped(expected[wrong[0]], seen[wrong[0]]):
+            return ""
+        return self.look(None, expected[wrong[0]], seen[wrong[0]])
 
     def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
         built = isinstance(answer, nn.Module)
@@ -93,7 +106,8 @@ def refusal(answer, embed_dim: int, num_heads: int):
         return layer.kind == "ValueError" or f"{layer.kind} in the constructor"
     numbers = run(lambda: sum(p.numel() for p in layer.parameters()))
     used = getattr(run(layer, torch.zeros(1, 5, embed_dim)), "kind", "nothing")
-    built = f"it is built{' with a warning' if said else ''}, learns {numbers} numbers"
+    learns = "has no parameters yet" if isinstance(numbers, Raised) else f"learns {numbers} numbers"
+    built = f"it is built{' with a warning' if said else ''}, {learns}"
     return f"{built} and raises {used} in forward"
 
 
@@ -102,6 +116,8 @@ def starts(answer):
     named = dict(answer(*BUILT[0]).named_parameters())
     if wrong := [name for name in PROJECTIONS if not named[f"{name}.weight"].any()]:
         return f"all 0: {', '.join(wrong)}"
+    if wrong := [name for name in PROJECTIONS if named[f"{name}.weight"].unique().numel() == 1]:
+        return f"one number everywhere: {', '.join(wrong)}"
     return {p.dtype for p in named.values()} == {torch.float32} or "not of float32"
 
 
@@ -130,6 +146,10 @@ def layer(wrong=odd, error=ValueError, build=found, change=lambda layer: None):
             change(self)
 
     return Layer
+
+
+def setattrs(layer, num_heads, head_dim):
+    layer.num_heads, layer.head_dim = num_heads, head_dim
 
 
 ACCEPTED = Accepted(
@@ -188,6 +208,12 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
         ("The parameters are frozen; leave requires_grad as it is.", lambda x: x.requires_grad_(False)),
         ("Parameters start at 0; keep those of nn.Linear.", lambda x: [nn.init.zeros_(p) for p in x.parameters()]),
         ("The layer is not built in float32.", lambda x: x.double()),
+        ("All weights start at the same number, so all heads stay alike; keep those of nn.Linear.",
+         lambda x: [nn.init.ones_(p) for p in x.parameters()]),
+        ("num_heads and head_dim are exchanged.", lambda x: setattrs(x, x.head_dim, x.num_heads)),
+        ("One head works in the whole width, whatever num_heads says.", lambda x: setattrs(x, 1, x.embed_dim)),
+        ("Every head is as wide as embed_dim; head_dim is embed_dim // num_heads.",
+         lambda x: setattrs(x, x.num_heads, x.embed_dim)),
     )),
     *((says, layer(wrong)) for says, wrong in (
         ("num_heads=0 divides by zero before your message; check it first.", lambda e, h: h < 0 or e % h),

@@ -11,15 +11,24 @@ from torch import nn
 
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Case, Exercise, Facts, Mistake, Mistakes
+from attncourse.grading.exercises.multi_head import merge_heads
 from attncourse.grading.exercises.multi_head.head_dim import PROJECTIONS, ClassFacts, merge, split
 from attncourse.grading.inputs import seeded
 from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart
-from attncourse.grading.mistakes import gradients, masks, mistakes_of, softmaxes, weights
+from attncourse.grading.mistakes import (
+    gradients,
+    masks,
+    mistakes_of,
+    scales,
+    softmaxes,
+    weights,
+)
+from attncourse.grading.noticing import weights_of
 from attncourse.grading.recipe import Given, hide
 
 SIZES = (
     ("", (18, 3, 0.4), (2, 5), 1), ("", (10, 2, 0.1), (3, 4), 1), ("", (6, 1, 0.5), (1, 3), 2),
-    (", scores near 2**22 and -2**22", (4, 4, 0.2), (1, 5), far_apart),
+    (", scores near 2**27 and -2**27", (4, 4, 0.2), (1, 5), far_apart),
 )  # fmt: skip
 BATCH, N, CALLS, COPIES = 2, 7, 3, 16  # enough draws that no honest dropout is far off
 
@@ -135,7 +144,12 @@ def judge_draws(dropped, p: float):
 
 
 NAMES = *(name + fact for name in MASKS for fact in (MAKES, RIGHTS)), WHOLE, DRAWS, MODE
-JUDGE = ClassFacts(EVALUATION, Facts(in_training, NAMES), prepare=nn.Module.eval)
+JUDGE = ClassFacts(
+    EVALUATION,
+    Facts(in_training, NAMES),
+    prepare=nn.Module.eval,
+    look=weights_of("outputs", behind="the values, how heads are put together, or out_proj"),
+)
 ACCEPTED = Accepted(
     DroppedOnceAndReturned=RIGHT.layer,
     LargeNegative=replace(RIGHT, mask=partial(hide, fill=-1e9)).layer,
@@ -176,13 +190,21 @@ def alike_along(axis):
     return lambda w, p: w * F.dropout(torch.ones_like(w).narrow(axis, 0, 1), p)
 
 
+def single(mistakes):
+    """Without their steps, so that they are made alone: two at once would be many here."""
+    return [Mistake(x.says, x.answer) for x in mistakes]
+
+
 def switching(mode):
     return lambda layer, *args: given(layer.train(mode), *args)
 
 
-MISTAKES = Mistakes([
-    *mistakes_of(RIGHT, masks, weights, gradients, softmaxes,
-                 without=("weights returned detached", "overflow in float64")),
+MISTAKES = Mistakes(mistakes_of(RIGHT, masks, weights, without=("weights returned detached",)))
+MISTAKES += single([
+    *mistakes_of(RIGHT, gradients, softmaxes, without=("overflow in float64",)),
+    *mistakes_of(RIGHT, scales, without=("scaled by values", "scaled by queries")),
+    *(Mistake(x.says, replace(RIGHT, answer=lambda o, w, s, x, put=x.answer: (x.rest.out_proj(put(o)), w)))
+      for x in merge_heads.SHARED[:1] + merge_heads.SHARED[2:]),
     Mistake("Pass the class, not an instance.", RIGHT(6, 2, 0.1)),
     *(RIGHT.but(says, answer=lambda o, w, s, x, f=change: (RIGHT.answer(o, w, s, x)[0], f(w, s, x)))
       for says, change in (

@@ -5,8 +5,15 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.multi_head.split_heads import cases_of
+from attncourse.grading.noticing import Noticing, moved
+
+
+def definition(heads):
+    """`spec.merge_heads`, whose argument is called as in the notebook."""
+    return spec.merge_heads(heads)
+
 
 CALLS = (  # what is special, shape in memory, its axes in order
     ("2 samples, 3 heads, 5 positions, head_dim 7", (2, 3, 5, 7), (0, 1, 2, 3)),
@@ -82,7 +89,7 @@ MISTAKES = SHARED + [Mistake(says, answer) for says, answer in (
 EXERCISE = Exercise(
     name="merge_heads", title="Merge the heads", kind="Repair",
     points=2, difficulty=2, minutes=10, needs="section 'One product for all heads, and the trap in it' of chapter 3",
-    judge=Calls(spec.merge_heads, partial(cases_of, calls=CALLS)), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Noticing(definition, partial(cases_of, calls=CALLS), look=moved("heads")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "A reshape reads the numbers in the order in which they lie. Which axis moves fastest?",
         "Next to each other must come: all numbers of head 0 at position 0, then head 1, still "

@@ -6,11 +6,12 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
 from attncourse.grading.exercises.multi_head import split_heads
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.layers_judge import merge, split
 from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of, outputs, weights
+from attncourse.grading.noticing import Noticing, weights_of
 from attncourse.grading.recipe import Given, Recipe
 
 
@@ -154,7 +155,7 @@ MISTAKES = Mistakes([
 EXERCISE = Exercise(
     name="multi_head_attention", title="Multi-head attention", kind="Implement",
     points=3, difficulty=3, minutes=20, needs="section 'The formula, and ten lines that do it' of chapter 3",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Noticing(definition, cases, look=weights_of("shares", behind="the values, or how they meet w_o")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Four moves: project three times, split three times, attend, and multiply each head by its own part of w_o.",
         "A matrix is (out, in), as in torch.nn.Linear: the projection of x is x @ w.T. After the split, "

@@ -5,8 +5,9 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.inputs import seeded
+from attncourse.grading.noticing import Noticing, moved
 
 CALLS = (  # what is special, shape in memory, its axes in order, num_heads
     ("2 samples, 5 positions, 3 heads of 7 numbers", (2, 5, 21), (0, 1, 2), 3),
@@ -93,7 +94,7 @@ MISTAKES = SHARED + [Mistake(says, answer) for says, answer in (
 EXERCISE = Exercise(
     name="split_heads", title="Split the width into heads", kind="Implement",
     points=2, difficulty=1, minutes=10, needs="section 'One product for all heads, and the trap in it' of chapter 3",
-    judge=Calls(spec.split_heads, partial(cases_of, calls=CALLS)), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Noticing(spec.split_heads, partial(cases_of, calls=CALLS), look=moved("x")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Two moves: cut the last axis in two, then exchange two axes.",
         "x.unflatten(-1, (num_heads, -1)) has shape (batch, n, num_heads, head_dim).",

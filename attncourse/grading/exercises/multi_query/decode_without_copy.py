@@ -7,10 +7,11 @@ import torch
 from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
 from attncourse.grading.inputs import alternating, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 from attncourse.grading.mistakes import ATTENTION, gradients, in_place, mistakes_of, weights
+from attncourse.grading.noticing import Noticing, weights_of
 from attncourse.grading.recipe import Given, Recipe, triangle
 
 MEASURED = "3 samples, 4 heads, 512 tokens, head_dim 16", (3, 4, 1, 512, 16, 16), 1
@@ -90,7 +91,7 @@ MISTAKES = Mistakes([
               answer=lambda o, w, *_: (o.squeeze(2), w.squeeze(2))),
     RIGHT.but("An axis of size 1 is missing in the weights; return (batch, heads, 1, m).",
               answer=lambda o, w, *_: (o, w.squeeze(2))),
-    RIGHT.but("The scale is multiplied into the cached keys in place: the next step finds them small.",
+    RIGHT.but("The cached keys are changed in place, by the scale for example: the next step finds other ones.",
               given=lambda q, k, v: Given(q, k.mul_(q.size(-1) ** -0.5), v), scale=lambda x: 1.0),
     *(Mistake("The result is right, but something as large as the keys is made for every head: by repeating, stacking, "
               "indexing, contiguous after expand, or a product that broadcasts over the heads. Let the heads be rows "
@@ -104,7 +105,7 @@ EXERCISE = Exercise(
     name="decode_without_copy", answer="decode_step", title="Decode without a copy", kind="Implement",
     points=3, difficulty=3, minutes=20, needs="section 'One decoding step' of chapter 7",
     judge=MemoryLimited(
-        Calls(spec.grouped_query_attention, partial(CASES, calls=CALLS), gradients=False),
+        Noticing(spec.grouped_query_attention, partial(CASES, calls=CALLS), False, weights_of("outputs", "d")),
         f"{MEASURED[0]}, no new tensor is as large as the cached keys", memory,
         Budget(lambda generator: normal(generator, *LARGE), RIGHT),
     ), accepted=ACCEPTED, mistakes=MISTAKES,

@@ -6,9 +6,26 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistake, Mistakes
-from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
-from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of, rules, weights
+from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
+from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
+from attncourse.grading.mistakes import (
+    alone,
+    clamped,
+    dots,
+    gradients,
+    heads,
+    in_place,
+    masks,
+    mistakes_of,
+    mixes,
+    outputs,
+    rules,
+    scales,
+    slips,
+    softmaxes,
+    weights,
+)
+from attncourse.grading.noticing import Noticing, weights_of
 from attncourse.grading.recipe import Given, Recipe, triangle
 
 
@@ -28,7 +45,7 @@ CALLS = (  # what is special, b h n m d e, how loud, is_causal
     ("1 token", (1, 2, 1, 1, 3, 2), 1, True),
     ("large scores", (1, 2, 4, 5, 3, 6), 300, False),
     ("large scores, causal", (1, 2, 4, 4, 3, 6), 300, True),
-    ("scores far below zero, causal", (1, 2, 4, 5, 16, 6), far_below_zero, True),
+    ("scores far below and above zero, causal", (1, 2, 4, 5, 16, 6), far_from_zero, True),
     ("scores near 768 and -768", (1, 2, 4, 5, 4, 3), alternating, False),
 )  # fmt: skip
 CASES = partial(sized_cases, letters="b h n m d e", shapes="b h n d, b m d, b m e", calls=CALLS)
@@ -85,7 +102,8 @@ def in_double_and_a_float_mask(query, key, value, is_causal):
 
 
 MISTAKES = Mistakes([
-    *mistakes_of(RIGHT, *ATTENTION, masks, rules, weights, in_place, without=("top left", "mask unused")),
+    *mistakes_of(RIGHT, scales, softmaxes, masks, rules, without=("top left", "mask unused")),
+    *alone(mistakes_of(RIGHT, dots, mixes, outputs, gradients, heads, weights, in_place)),
     Mistake("The causal mask counts the folded rows: the second head starts at row n, so it sees n keys "
             "more. Repeat the mask of one head.", partial(heads_folded_into_queries, repeated=False)),
     RIGHT.but("The causal mask is applied whether is_causal is True or not.",
@@ -104,10 +122,12 @@ MISTAKES = Mistakes([
                   made.reshape(len(o), o.size(2), o.size(1), -1).transpose(1, 2) for made in (o, w))),
 ])  # fmt: skip
 
+MISTAKES += alone(mistakes_of(RIGHT, slips, clamped, without=("values of head 0", "keys added")))
+
 EXERCISE = Exercise(
     name="multi_query_attention", title="Multi-query attention", kind="Implement",
     points=2, difficulty=2, minutes=15, needs="sections 'By hand' to 'The function' of chapter 7",
-    judge=Calls(definition, CASES), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Noticing(definition, CASES, look=weights_of("outputs", "d")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "It is attention as you know it; only the shapes need a thought. Which axis do key and value "
         "lack?",

@@ -1,8 +1,11 @@
 """Exercise param_count: how many numbers does a multi-query layer learn?"""
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 
+from attncourse.grading.compare import Close, difference
 from attncourse.grading.exercise import Accepted, Case, Counts, Exercise, Mistake, Mistakes
 from attncourse.grading.inputs import seeded
 
@@ -16,11 +19,47 @@ def definition(embed_dim, num_heads, bias):
 
 
 def cases(seed: int) -> list[Case]:
-    """An ordinary and a very wide layer, a prime number of heads, one head, and sizes of the seed."""
+    """An ordinary layer, one beyond 2**31 numbers, a prime number of heads, one head, and sizes of the seed."""
     h, w = torch.randint(2, 30, (2,), generator=seeded(seed)).tolist()
-    sizes = (512, 8), (8192, 64), (64, 2), (15, 5), (7, 1), (h * w, h)
+    sizes = (512, 8), (49049, 49), (64, 2), (15, 5), (7, 1), (h * w, h)
     calls = [(*size, bias) for size in sizes for bias in (True, False)]
     return [Case("embed_dim {}, num_heads {}, bias {}".format(*call), call) for call in calls]
+
+
+@dataclass(frozen=True)
+class Learned(Counts):
+    """Counts that tell weights from biases."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        counts = [k for k in expected if k.endswith(", output")]
+        found = [seen.get(k) for k in counts]
+        if not all(isinstance(x, Close) and not x.value.dim() for x in found):
+            return ""
+        wrong = [k for k in counts if difference(expected[k], seen[k])]
+        for kind, says in ONLY:
+            if all(kind in k for k in wrong):
+                return says
+        more = [
+            x.value.item() - expected[k].value.item() for k, x in zip(counts, found, strict=True)
+        ]
+        if more[::2] == more[1::2]:  # with biases as much as without
+            return "The biases are counted as they should be; the weights are not." + counted(
+                found[1]
+            )
+        return "The weights are not counted as they should be." + counted(found[1])
+
+
+ONLY = (
+    ("bias True", "The weights are counted as they should be; the biases are not: each projection has one for each of its outputs."),
+    ("bias False", "With biases the count is right; without them it is not."),
+    ("49049", "Only the widest layer is wrong: 32 bits are too few for its numbers. Python's whole numbers have no end."),
+    ("num_heads 1,", "Only the layer with 1 head is wrong; its key and value are as wide as its query."),
+)  # fmt: skip
+
+
+def counted(found: Close) -> str:
+    """The count for 512 and 8 heads, without biases, beside that of the statement."""
+    return f" For D = 512, 8 heads and no bias they are {found.value.item():,.10g}; the layer that was built has 589,824."
 
 
 ACCEPTED = Accepted(
@@ -47,6 +86,20 @@ COUNTS = (  # what is counted wrongly; of embed_dim, head_dim and bias
     ("Only one of key and value is shared; both have one head.", lambda d, w, b: (d + b) * (3 * d + w)),
     ("The biases are forgotten; each projection has one where bias is True.", lambda d, w, b: 2 * d * (d + w)),
     ("The biases are always counted; with bias=False there are none.", lambda d, w, b: 2 * (d + 1) * (d + w)),
+    ("One bias is counted for the whole layer; each projection has one for each of its outputs.", lambda d, w, b: 2 * d * (d + w) + b),
+    ("The biases of query and output projection are missing.", lambda d, w, b: 2 * d * (d + w) + b * 2 * w),
+    ("The biases are turned around: they are counted where bias is False.", lambda d, w, b: 2 * (d + (not b)) * (d + w)),
+    ("These are bytes; count the numbers.", lambda d, w, b: 8 * (d + b) * (d + w)),
+    ("These are bytes; count the numbers. Or all is counted twice.", lambda d, w, b: 4 * (d + b) * (d + w)),
+    ("Half of it is missing: query and output projection, key and value, each of them counts.", lambda d, w, b: (d + b) * (d + w)),
+    ("These are two KV heads; there is one.", lambda d, w, b: (d + b) * (2 * d + 4 * w)),
+    ("Key and value projections are subtracted; add them.", lambda d, w, b: (d + b) * (2 * d - 2 * w)),
+    ("Only key and value projections are counted; there are four.", lambda d, w, b: (d + b) * 2 * w),
+    ("Only the query projection is counted; there are four.", lambda d, w, b: (d + b) * d),
+    ("Query and output projection alone are counted, or 1 // H is 0; key and value learn, too.", lambda d, w, b: 2 * d * d + b * 2 * d),
+    ("Query and output projection alone are counted, without biases; key and value learn, too.", lambda d, w, b: 2 * d * d),
+    ("The outputs are counted; each has embed_dim weights.", lambda d, w, b: 2 * (d + w)),
+    ("All of it is multiplied by the heads; a projection holds all of its heads already.", lambda d, w, b: 2 * (d + b) * (d + w) * (d // w)),
     ("The biases of key and value are one head wide, not embed_dim.", lambda d, w, b: 2 * d * (d + w) + b * 4 * d),
     ("Key and value have no biases here; they have one each.", lambda d, w, b: 2 * d * (d + w) + b * 2 * d),
     ("A bias is counted as one number; it has one for each output.", lambda d, w, b: 2 * d * (d + w) + b * 4),
@@ -64,7 +117,7 @@ MISTAKES = Mistakes(Mistake(says, lambda d, h, bias, f=f: f(d, d // h, bias)) fo
 EXERCISE = Exercise(
     name="param_count", title="Count what is learned", kind="Implement",
     points=1, difficulty=1, minutes=10, needs="section 'What it costs' of chapter 7",
-    judge=Counts(definition, cases, floats=True), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Learned(definition, cases, floats=True), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Four linear layers. A layer from a numbers to b numbers has a * b weights, and b biases if it has any.",
         "All four read embed_dim numbers. The query and the output projection are embed_dim wide, the key and the "

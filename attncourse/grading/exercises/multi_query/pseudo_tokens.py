@@ -1,19 +1,35 @@
 """Exercise pseudo_tokens: a layer that makes tokens of slices of its keys and values, repaired."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 
 from attncourse import spec
+from attncourse.grading.compare import difference
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
 from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart, merge, split
-from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, weights
+from attncourse.grading.mistakes import (
+    alone,
+    dots,
+    gradients,
+    heads,
+    masks,
+    mistakes_of,
+    mixes,
+    outputs,
+    scales,
+    softmaxes,
+    weights,
+)  # fmt: skip
+from attncourse.grading.noticing import shaped, weights_of
 from attncourse.grading.recipe import Given, triangle
+from attncourse.grading.symptoms import symptom
 
 SIZES = (
     ("", (20, 4), (3, 6), 1), ("", (10, 2), (1, 4), 0.5), ("", (6, 1), (2, 4), 1),
-    (", large scores", (15, 5), (1, 4), 12), (", scores near 2**22 and -2**22", (4, 4), (1, 5), far_apart),
+    (", large scores", (15, 5), (1, 4), 12), (", scores near 2**27 and -2**27", (4, 4), (1, 5), far_apart),
 )  # fmt: skip
 
 
@@ -61,9 +77,31 @@ def calls(n, seed):
     pattern = (draw("mask", (n, n), seed, str(n)) > 0) | torch.eye(n, dtype=torch.bool)
     return [
         Case(", a mask", (pattern,)),
-        Case(", causal", (triangle(n, n, 0),)),
+        Case(", causal", (), {"attn_mask": triangle(n, n, 0)}),
         Case(", no mask", ()),
     ]
+
+
+@dataclass(frozen=True)
+class Told(Layers):
+    """Layers that tell which of (output, weights) is wrong, and how."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        if says := symptom(expected, seen):
+            return says
+        stored = [what for what in expected if what.endswith("parameters") or ", shape of " in what]
+        if any(difference(expected[what], seen.get(what)) for what in stored):
+            return (
+                "The layer stores other numbers than it should; look at what the constructor makes."
+            )
+        for what, right in expected.items():
+            if (
+                isinstance(right, tuple)
+                and shaped(right, seen.get(what))
+                and difference(right, seen[what])
+            ):
+                return weights_of("outputs")(None, right, seen[what])
+        return ""
 
 
 ACCEPTED = Accepted(HeadAxisOfSizeOne=RIGHT.layer)
@@ -145,11 +183,12 @@ TOKENS = wide(lambda t: t.flatten(1, 2))
 MADE_WIDER = wide(
     lambda t: t.flatten(1, 2), mask=lambda m, heads: m.repeat_interleave(heads, dim=1)
 )
-MISTAKES = Mistakes(mistakes_of(RIGHT, *ATTENTION, masks, weights, without=(
-    "scaled by values", "scaled by queries", "weights returned detached",
-    "output averaged", "output added", "positions first", "heads merged", "squeezed",
-)))  # fmt: skip
-MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
+MISTAKES = Mistakes([
+    *mistakes_of(RIGHT, scales, softmaxes, masks, without=("scaled by values", "scaled by queries")),
+    *alone(mistakes_of(RIGHT, dots, mixes, outputs, gradients, heads, weights, without=(
+        "weights returned detached", "output averaged", "output added", "positions first", "heads merged", "squeezed"))),
+])  # fmt: skip
+MISTAKES += alone(RIGHT.but(says, **steps) for says, steps in (
     ("This is the code as found: kv_proj is as wide as all heads, and the reshape makes a token of every slice. "
      "One KV head is head_dim wide.", TOKENS),
     ("The mask was made wider until it fits the slices; the slices should not be tokens at all.", MADE_WIDER),
@@ -178,6 +217,11 @@ MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
         layer, x, triangle(x.size(1), x.size(1), 0))}),
     ("attn_mask is turned around in place, which changes the caller's mask.",
      RIGHT.reads(mask=lambda m, heads: ~m.logical_not_())),
+    ("attn_mask is transposed; its rows are queries.", RIGHT.reads(mask=lambda m, heads: m.T)),
+    ("The heads of the queries are cut out by a reshape, which mixes positions; split the width, then transpose.",
+     RIGHT.reads(query=lambda q: q.transpose(1, 2).reshape(q.shape))),
+    ("All samples read the keys and values of sample 0.",
+     RIGHT.reads(kv=lambda layer, x: (t[:1].expand_as(t) for t in halves(layer, x)))),
     ("attn_mask has no default; the signature is forward(x, attn_mask=None).",
      {"given": lambda layer, x, attn_mask: given(layer, x, attn_mask)}),
     ("The returned weights are those without the mask; return those that made the output.",
@@ -187,12 +231,12 @@ MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
     ("The output projection is missing.", returned(lambda o, w, layer: (merge(o), w))),
     ("The weights come with the wrong axis order; return (batch, num_heads, n, n).",
      returned(lambda o, w, layer: (layer.out_proj(merge(o)), w.transpose(1, 2)))),
-)]  # fmt: skip
+))  # fmt: skip
 
 EXERCISE = Exercise(
     name="pseudo_tokens", answer="RepairedAttention", title="Slices are not tokens", kind="Repair",
     points=2, difficulty=3, minutes=15, needs="section 'What the source documents say' of chapter 7",
-    judge=Layers(Definition, "embed_dim num_heads", SIZES, lambda h, _, d: (h * d, h), calls),
+    judge=Told(Definition, "embed_dim num_heads", SIZES, lambda h, _, d: (h * d, h), calls),
     accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "How wide is one KV head? How wide is what kv_proj makes of it?",

@@ -1,8 +1,11 @@
 """Exercise what_shrinks: cache, parameters, FLOPs and scores of 8 KV heads, divided by those of 1."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 
+from attncourse.grading.compare import Close, difference
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
 
 EMBED_DIM, NUM_HEADS, TOKENS, HEAD_DIM = 512, 8, 1024, 64
@@ -23,6 +26,31 @@ def factors() -> list[float]:
     return [a / b for a, b in zip(sizes(NUM_HEADS), sizes(1), strict=True)]
 
 
+@dataclass(frozen=True)
+class Factors(Number):
+    """Four numbers; each has a sentence that is true whenever it is wrong."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        found, right = seen["the number"], expected["the number"].value
+        if not isinstance(found, Close):
+            return ""
+        if found.value.shape != right.shape:
+            return "Four numbers are asked: of the cache, the parameters, the FLOPs and the scores."
+        if not difference(
+            Close(right.sort().values, 0.0, 0.005), Close(found.value.sort().values, 0.0)
+        ):
+            return "The four numbers are right, but stand in another order."
+        wrong = (found.value - right).abs() > 0.005
+        return " ".join(says for bad, says in zip(wrong, WHY, strict=True) if bad)
+
+
+WHY = (
+    "Cache: it holds keys and values, nothing else, of 1 head instead of 8.",
+    "Parameters: query and output projection keep their width, key and value projection become 8 times thinner.",
+    "FLOPs: each of the 8 query heads still scores every key and mixes every value.",
+    "Scores: each of the 8 query heads still has a table of its own.",
+)
+
 ACCEPTED = Accepted(
     a_tuple=(8, 16 / 9, 1, 1), a_rounded_list=[8.0, 1.78, 1.0, 1.0],
     a_tensor=torch.tensor([8, 4 / (2 * (1 + 1 / 8)), 1, 1]), counted=tuple(factors()),
@@ -39,6 +67,7 @@ MISTAKES = Mistakes(
         ("The parameters shrink, too: two of the four projections become 8 times thinner.", (8, 1, 1, 1)),
         ("One of the two wide projections has been left out of the parameters.", (8, 3 / (1 + 2 / 8), 1, 1)),
         ("Of the factor of the parameters two decimals are asked.", (8, 1.8, 1, 1)),
+        ("The third decimal of the factor of the parameters is 7, so that it is rounded up.", (8, 1.77, 1, 1)),
         ("Each of the 8 query heads still scores every key: the FLOPs of the attention stay.", (8, 16 / 9, 8, 1)),
         ("Each of the 8 query heads still has its own table of scores.", (8, 16 / 9, 1, 8)),
         ("Each of the 8 query heads still scores every key and keeps its own table: FLOPs and scores stay.",
@@ -57,7 +86,7 @@ MISTAKES = Mistakes(
 EXERCISE = Exercise(
     name="what_shrinks", answer="factors", title="What shrinks?", kind="Predict",
     points=1, difficulty=2, minutes=5, needs="section 'What it costs' of chapter 7",
-    judge=Number(factors, rtol=5e-3), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Factors(factors, decimals=2), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "What has a head axis that belongs to keys and values? What has one that belongs to queries?",
         "Cache and two of the four projections belong to keys and values. Every query head still "

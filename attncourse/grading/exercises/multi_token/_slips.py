@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.exercises.multi_token._convolved import Convolved, filled, future, slide
+from attncourse.grading.mistakes import exponentials
 from attncourse.grading.recipe import triangle
 
 
@@ -81,6 +82,7 @@ KERNELS = (
     ("The kernel's axes are exchanged: (heads, c_q, c_k), rows for queries and columns for keys.",
      {"kernel": lambda kernel: kernel.mT}),
     ("All heads use the kernel of head 0; each has its own.", {"kernel": lambda kernel: kernel[:1].expand_as(kernel)}),
+    ("The order of the kernels is turned around; head 0 has the first.", {"kernel": lambda kernel: kernel.flip(0)}),
     ("All heads use the mean of the kernels; each has its own.",
      {"kernel": lambda kernel: kernel.mean(0, keepdim=True).expand_as(kernel)}),
     ("A head uses the kernel of its neighbour; each has its own.", {"kernel": lambda kernel: kernel.roll(1, 0)}),
@@ -147,6 +149,8 @@ HIDDEN = (
      {"hide": filled(0.0)}),
     *(("After the convolution the future is a small number, and the softmax still gives it weight; it must be minus infinity.",
        {"hide": filled(value)}) for value in (-1.0, -5.0)),
+    *(("After the convolution the future is a number such as -1e4, which is more than some scores; minus infinity is less than any.",
+       {"hide": filled(value)}) for value in (-1e3, -1e4, -1e5, -1e6, -1e7, -1e8)),
     ("The future is set to 0 after the softmax, so the visible weights no longer sum to 1.",
      {"hide": lambda scores, hidden: scores, "answer": lambda weights, scores, given: weights * ~future(*given.shape[2:])}),
     *(("After the convolution each query's own token is hidden, too.", {"after": strict, "normalize": normalize})
@@ -163,6 +167,15 @@ SOFTMAXES = (
      {"normalize": lambda scores: scores.flatten(-2).softmax(-1).view_as(scores)}),
     ("The softmax is missing: these are the convolved scores.", {"normalize": lambda scores: scores}),
     ("The softmax is taken twice.", {"normalize": lambda scores: scores.softmax(-1).softmax(-1)}),
+    ("The weights are sigmoids of the scores; those of a query must sum to 1.", {"normalize": torch.sigmoid}),
+    ("All weight goes to the best key; that is argmax, not softmax.",
+     {"normalize": lambda scores: torch.nn.functional.one_hot(scores.argmax(-1), scores.size(-1)).to(scores.dtype)}),
+    ("All visible keys get the same weight; the scores are not used.",
+     {"normalize": lambda scores: torch.where(scores == -math.inf, scores, 0 * scores).softmax(-1)}),
+    ("The exponential overflows on large scores; subtract the largest score of the row first, as torch.softmax does.",
+     {"normalize": exponentials}),
+    ("The largest of all scores is subtracted, and rows far below it vanish; subtract that of the row.",
+     {"normalize": lambda scores: exponentials(scores - scores.max())}),
     ("These are the logarithms of the weights.", {"normalize": lambda scores: scores.log_softmax(-1)}),
 )  # fmt: skip
 

@@ -9,7 +9,12 @@ from torch import Tensor
 
 from attncourse import spec_scores
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
-from attncourse.grading.exercises.multi_token._convolved import Convolved, filled, future
+from attncourse.grading.exercises.multi_token._convolved import (
+    Convolved,
+    filled,
+    future,
+    positive,
+)
 from attncourse.grading.exercises.multi_token._notices import Tables
 from attncourse.grading.exercises.multi_token._slips import (
     HIDDEN,
@@ -39,6 +44,7 @@ CALLS = (  # what is special; batch, heads, n, m, c_q, c_k
     ("a kernel of 4 by 9, larger than the table", (1, 2, 3, 4, 4, 9)),
     ("a kernel of 1 by 3", (2, 1, 4, 4, 1, 3)),
     ("a kernel of 4 by 1", (1, 3, 6, 6, 4, 1)),
+    ("scores below -1e8, a kernel of 2 by 3", (2, 2, 3, 4, 2, 3)),
 )
 
 
@@ -55,6 +61,8 @@ def cases(seed: int) -> list[Case]:
             i = int(torch.randint(11, 13, (), generator=g))
             scores = torch.zeros(b, h, n, m)
             scores[:, :, i, i - 4] = 1.0
+        if "below" in what:
+            scores, kernel = -1.5e8 - 1e7 * scores.abs(), positive(kernel)
         found.append(Case(what, (scores, kernel), gradients="last 4" in what or "larger" in what))
     return found
 
@@ -121,7 +129,8 @@ def head_by_head_in_numpy_style(scores, kernel):
                 total = total + F.conv1d(line, weights[None, None], padding=len(weights) // 2).view(
                     b, n, m
                 )
-        outs.append(total.exp() * ~mask)
+        total = total.masked_fill(mask, -math.inf)
+        outs.append((total - total.amax(-1, keepdim=True)).exp())
     weights = torch.stack(outs, 1)
     return weights / weights.sum(-1, keepdim=True)
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
-from attncourse.grading.exercises.multi_token._convolved import as_it_is, filled
+from attncourse.grading.exercises.multi_token._convolved import as_it_is, filled, positive
 from attncourse.grading.exercises.multi_token._leaks import (
     before,
     behind,
@@ -26,7 +26,7 @@ from attncourse.grading.exercises.multi_token._slips import (
     strict,
 )
 from attncourse.grading.exercises.multi_token._twice import BEHIND, KEPT, RIGHT, TWINS, Leaks, Twice
-from attncourse.grading.inputs import seeded
+from attncourse.grading.inputs import far_below_zero, seeded
 from attncourse.grading.observe import Case
 from attncourse.spec_scores import multi_token_attention as definition
 
@@ -40,6 +40,7 @@ CALLS = (  # what is special; batch, heads, n, d, e, kernel, kernel_after, gradi
     ("kernels larger than the table", (1, 2, 3, 4, 6), (5, 9), (4, 7), False),
     ("3 samples of one token", (3, 2, 1, 4, 5), (3, 3), (2, 3), False),
     ("large scores", (1, 2, 5, 4, 3), (2, 3), (3, 3), False),
+    ("scores below -1e8", (1, 2, 4, 16, 3), (2, 3), (2, 3), False),
 )  # fmt: skip
 
 
@@ -58,6 +59,9 @@ def cases(seed: int) -> list[Case]:
             same.zero_()[:, -1, same.size(2) // 2] = 1.0
         if what == "large scores":
             query = 100 * query
+        if "below" in what:
+            far_below_zero(query, key)
+            kernels[0] = positive(kernels[0])
         found.append(Case(what, (query, key, value, *kernels), gradients=gradients))
     return found
 
@@ -149,6 +153,10 @@ MISTAKES += (RIGHT.but(says, **steps) for says, steps in (
     ("The first kernel is used twice; kernel_after comes behind the softmax.", {"kernels": lambda k, after: (k, k)}),
     ("The scores are not divided by sqrt(head_dim).", {"score": lambda q, k: q @ k.mT}),
     ("The scores are divided by head_dim instead of its square root.", {"score": lambda q, k: q @ k.mT / q.size(-1)}),
+    ("The scores are multiplied by sqrt(head_dim); divide by it.", {"score": lambda q, k: q @ k.mT * q.size(-1) ** 0.5}),
+    ("The scale uses the number of tokens; it is sqrt(head_dim).", {"score": lambda q, k: q @ k.mT * k.size(-2) ** -0.5}),
+    ("No gradient flows through the weights of the softmax; they are detached or made inside no_grad.",
+     {"first": lambda scores, kernel: RIGHT.first(scores, kernel).detach()}),
     ("Only the output is returned; return (output, weights).", {"answer": lambda o, w: o}),
     ("The order is (weights, output); return (output, weights).", {"answer": lambda o, w: (w, o)}),
     ("The weights are transposed before they meet the values: rows are queries.", {"mix": lambda w, v: w.mT @ v}),

@@ -1,8 +1,11 @@
 """Exercise extrapolation: how much weight goes to keys that are further than anything in training?"""
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
+from attncourse.grading.compare import Close
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes, Number
 
@@ -19,6 +22,27 @@ def shares(keys=KEYS, last=SEEN - 1, slope=SLOPE, seen=SEEN, first=0) -> tuple[f
     return tuple(found)
 
 
+@dataclass(frozen=True)
+class Shares(Number):
+    """Two shares, of which those that are wrong are told to be too large or too small."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        found, right = seen["the number"], expected["the number"].value
+        if not isinstance(found, Close) or found.value.shape != right.shape:
+            return ""
+        says = []
+        for k, (x, y) in enumerate(zip(found.value.tolist(), right.tolist(), strict=True)):
+            how = (
+                "close, but not right to four decimals"
+                if abs(x - y) < 5e-3
+                else "too large"
+                if x > y
+                else "too small"
+            )
+            says += [f"number {k + 1} is {how}"] * (abs(x - y) > 0.5001e-4)
+        return f"{'; '.join(says).capitalize()}."
+
+
 RIGHT = shares()
 ACCEPTED = Accepted(
     tuple_of_floats=RIGHT,
@@ -30,7 +54,7 @@ ACCEPTED = Accepted(
 MISTAKES = Mistakes(Mistake(says, numbers) for says, numbers in (
     ("The two are exchanged: first the bias that stops falling, then the one that goes on.", RIGHT[::-1]),
     ("These are the shares of the near keys, up to distance 31; the far ones are asked.", [1 - x for x in RIGHT]),
-    ("These are percentages; shares lie between 0 and 1.", [100 * x for x in RIGHT]),
+    *(("These are percentages; shares lie between 0 and 1.", [round(100 * x, k) for x in RIGHT]) for k in (1, 2, 9)),
     ("Distance 31 is counted as far; training reached it.", shares(seen=SEEN - 1)),
     ("Distance 32 is not counted as far; training ended at 31.", shares(seen=SEEN + 1)),
     ("The bias stops falling at 32; the last distance of the training is 31.", shares(last=SEEN)),
@@ -45,14 +69,14 @@ MISTAKES = Mistakes(Mistake(says, numbers) for says, numbers in (
     ("Only 64 keys are read here; there are 256.", shares(keys=64)),
     ("Only one of the two shares is given.", RIGHT[0]),
     ("Only one of the two shares is given: that of the bias that goes on.", RIGHT[1]),
-    ("Four decimals, please.", [round(x, 2) for x in RIGHT]),
+    *(("Four decimals, please.", [round(x, k) for x in RIGHT]) for k in (2, 3)),
 ))  # fmt: skip
 
 EXERCISE = Exercise(
     name="extrapolation", answer="far_shares", title="Further than ever seen", kind="Measure",
     points=2, difficulty=2, minutes=10,
     needs="section 'Longer than ever trained: what was never seen fails' of chapter 4",
-    judge=Number(shares, rtol=3e-3), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Shares(shares, decimals=4), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "The scores are equal, so the weights are the softmax of the bias alone, over the 256 distances.",
         "distance = torch.arange(256); the first bias is -distance.clamp(max=31) / 8, the second -distance / 8.",

@@ -4,8 +4,9 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.inputs import normal, seeded
+from attncourse.grading.noticing import Noticing, apart
 from attncourse.grading.observe import Case
 
 
@@ -27,8 +28,31 @@ def cases(seed: int) -> list[Case]:
         ("1 new query behind 10 keys, reach 5", 3, 5, 1, 11),
         ("reach 1, 4 queries, 9 keys", 5, 1, 4, 9),
         ("reach 0: one number for all", 2, 0, 2, 3),
+        ("1 head, 1 query, 1 key", 1, 2, 1, 1),
     )
     return [Case(what, (*normal(g, (h, 2 * r + 1)), n, m)) for what, h, r, n, m in calls]
+
+
+def columns(case, expected, seen):
+    """For which distance and head is the number that the first wrong pair gets?"""
+    table, n, m = case.args
+    h, i, j = apart(expected, seen).nonzero()[0].tolist()
+    found = (table.double() == seen[h, i, j].double()).nonzero().tolist()
+    what = f"In the first call that is wrong, head {h}, query {i} (at position {m - n + i}) and key {j} get"
+    if not found:
+        return f"{what} {seen[h, i, j].item():.4g}, which does not stand in the table."
+    head, column = found[0]
+    reach, apart_by = table.size(1) // 2, m - n + i - j
+    of = "" if head == h else f" of head {head}"
+    right = max(-reach, min(reach, apart_by))
+    far = (
+        f", and beyond {reach} the last column counts: that for {right}"
+        if right != apart_by
+        else ""
+    )
+    return (
+        f"{what} the number for distance {column - reach}{of}; their distance is {apart_by}{far}."
+    )
 
 
 def bias(
@@ -127,7 +151,7 @@ MISTAKES += [Mistake(says, lambda t, n, m, change=change: change(t, bias(t, n, m
 EXERCISE = Exercise(
     name="repair_positions", answer="repaired_bias", title="A bias that wraps around", kind="Repair",
     points=2, difficulty=2, minutes=15, needs="section 'Charge for the distance' of chapter 4",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Noticing(definition, cases, look=columns), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Print the distances for n = 1 and m = 4. The one query is the last position. What should stand there?",
         "An index of -1 is the last column in Python, without an error. How far must all distances be moved so that none "

@@ -1,11 +1,14 @@
 """Exercise rotary_step: turn what is new behind caches of different lengths, neighbours in pairs."""
 
+import math
+
 import torch
 
 from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistakes import detached
+from attncourse.grading.noticing import Noticing, apart
 from attncourse.grading.observe import Case
 
 
@@ -33,7 +36,7 @@ CALLS = (  # what is special, b h g n d, base
         10_000.0,
     ),
     ("5 new tokens, 2 samples, base 50", (2, 3, 1, 5, 8), 50.0),
-    ("4 new tokens, 4 samples, 4 heads", (4, 4, 4, 4, 4), 300.0),
+    ("4 new tokens, 4 samples, 4 heads, base 2.5", (4, 4, 4, 4, 4), 2.5),
     ("1 sample, 2 new tokens, 1 pair", (1, 2, 1, 2, 2), 10_000.0),
 )
 
@@ -47,6 +50,31 @@ def cases(seed: int) -> list[Case]:
         past[1:2] = 0
         found.append(Case(what, (query, key, past, base)))
     return found
+
+
+def turned(case, expected, seen):
+    """Of the first pair that is wrong: was it turned at all, and as if it stood where?"""
+    for name, x, right, made in zip(("query", "key"), case.args[:2], expected, seen, strict=True):
+        wrong = apart(right, made).unflatten(-1, (-1, 2)).any(-1)
+        if not wrong.any():
+            continue
+        b, h, t, c = wrong.nonzero()[0].tolist()
+        what = f"In the first call that is wrong, pair {c} of the {name} of sample {b}, head {h}, new token {t}"
+        before, after = (
+            torch.view_as_complex(y.double().unflatten(-1, (-1, 2)).contiguous()) for y in (x, made)
+        )
+        by = after[b, h, t, c] / before[b, h, t, c]
+        if abs(abs(by) - 1) > 1e-3:
+            return f"{what} changes its length, which no turn does: is it another pair that is turned, or another formula?"
+        place, tried = int(case.args[2][b]) + t, torch.arange(-100.0, 201.0).double()
+        speed = case.args[3] ** (-2 * c / x.size(-1))
+        near = tried[
+            (torch.polar(torch.ones(301).double(), tried * speed) - by).abs() < 1e-3
+        ].tolist()
+        if len(near) == 1:
+            return f"{what} is turned as if it stood at {near[0]:.0f}; it stands at {place}."
+        return f"{what} is turned by {by.angle():.4g} instead of {place} times {speed:.4g} radians."
+    return ""
 
 
 def at_places(past, n):
@@ -147,6 +175,8 @@ MISTAKES += [Mistake(says, both(**options)) for says, options in (
      {"pairs": lambda x: (x[..., 1::2], x[..., ::2])}),
     ("The exponent is -c / d; it is -2 c / d.", {"power": -1.0}),
     ("The exponent is positive; the later pairs turn slower.", {"power": 2.0}),
+    ("The exponent is -4 c / d: it is divided by d / 2, and doubled; it is -2 c / d.", {"power": -4.0}),
+    ("All pairs turn at one speed; pair c turns by base ** (-2 c / d).", {"power": 0.0}),
 )] + [Mistake(says, answer) for says, answer in (
     ("The key is not turned.", lambda q, k, p, b: (RIGHT(q, k, p, b)[0], k + 0)),
     ("The query is not turned.", lambda q, k, p, b: (q + 0, RIGHT(q, k, p, b)[1])),
@@ -154,8 +184,15 @@ MISTAKES += [Mistake(says, both(**options)) for says, options in (
      lambda q, k, p, b: (RIGHT(q, k, 0 * p, b)[0], RIGHT(q, k, p, b)[1])),
     ("Only the query is turned by its place; the key is turned by positions from 0.",
      lambda q, k, p, b: (RIGHT(q, k, p, b)[0], RIGHT(q, k, 0 * p, b)[1])),
+    ("The key is turned against the query: both are turned the same way.",
+     lambda q, k, p, b: (RIGHT(q, k, p, b)[0], both(lambda p, n: -at_places(p, n))(q, k, p, b)[1])),
     ("Neither is turned.", lambda q, k, p, b: (q + 0, k + 0)),
     ("The base is always 10,000; use the one that is given.", lambda q, k, p, b: RIGHT(q, k, p, 1e4)),
+    ("The base is made a whole number; use it as it is given.", lambda q, k, p, b: RIGHT(q, k, p, int(b))),
+    ("The angles are turned into degrees; sin and cos take radians.",
+     lambda q, k, p, b: both(lambda p, n: 180 / math.pi * at_places(p, n))(q, k, p, b)),
+    ("The angle is multiplied by 2 pi; pair 0 turns by 1 radian per position.",
+     lambda q, k, p, b: both(lambda p, n: 2 * math.pi * at_places(p, n))(q, k, p, b)),
     ("The key comes first; return (query, key).", lambda q, k, p, b: RIGHT(q, k, p, b)[::-1]),
     ("Only the query is returned; return (query, key).", lambda q, k, p, b: RIGHT(q, k, p, b)[0]),
     ("No gradient flows back: the result is detached.", lambda q, k, p, b: detached(RIGHT(q, k, p, b))),
@@ -167,7 +204,7 @@ MISTAKES += [Mistake(says, both(**options)) for says, options in (
 EXERCISE = Exercise(
     name="rotary_step", title="Turn what is new", kind="Implement",
     points=3, difficulty=3, minutes=20, needs="section 'Turn the query and the key' of chapter 4",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Noticing(definition, cases, look=turned), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Where does new token t of sample b stand? Make a table (batch, n) of positions first.",
         "Positions of shape (batch, 1, n, 1) times the d / 2 speeds broadcast to one angle for each pair, the same in "

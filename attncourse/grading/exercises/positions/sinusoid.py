@@ -7,8 +7,9 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.inputs import seeded
+from attncourse.grading.noticing import Noticing, apart, axes
 from attncourse.grading.observe import Case
 
 
@@ -27,7 +28,7 @@ def cases(seed: int) -> list[Case]:
         ("positions 7, 3 and 3, width 6, base 50", torch.tensor([7, 3, 3]), 6, 50.0),
         ("11 positions in any order, width 14, base 300", some[:11], 14, 300.0),
         ("one clock, 4 positions", some[11:15], 2, 10_000.0),
-        ("one position, width 10, base 20", some[15:16], 10, 20.0),
+        ("one position, width 10, base 2.5", some[15:16], 10, 2.5),
     )
     return [Case(what, rest, gradients=False) for what, *rest in calls]
 
@@ -40,6 +41,19 @@ def waves(positions, width, base, power=lambda i, d: -2 * i / d, at=lambda p: p,
 
 def joined(angles):
     return torch.cat([angles.sin(), angles.cos()], dim=-1).float()
+
+
+def halves(case, expected, seen):
+    """Which clocks are wrong, among the sines and among the cosines."""
+    says, width = [], expected.size(1) // 2
+    for name, one, other in zip(
+        ("sines", "cosines"), expected.split(width, 1), seen.split(width, 1), strict=True
+    ):
+        if not apart(one, other).any():
+            says.append(f"the {name} are right")
+        elif where := axes("row clock")(case, one, other).partition("stands at ")[2]:
+            says.append(f"what is wrong among the {name} stands at {where.removesuffix('.')}")
+    return f"In the first call that is wrong, {'; '.join(says)}." if says else ""
 
 
 ACCEPTED = Accepted(angles_then_both=lambda p, d, base: joined(waves(p, d, base)))
@@ -92,6 +106,12 @@ MISTAKES = Mistakes(Mistake(says, lambda p, d, base, change=change: change(waves
     ("Sines and cosines stand below each other; join them along the last axis.",
      lambda a: torch.cat([a.sin(), a.cos()], 0)),
     ("The hands turn the wrong way: the angles are negative.", lambda a: joined(-a)),
+    ("The cosines have the wrong sign.", lambda a: torch.cat([a.sin(), -a.cos()], -1)),
+    ("Cosines and sines alternate; here all sines come first, then all cosines.",
+     lambda a: torch.stack([a.cos(), a.sin()], -1).flatten(1)),
+    ("The rows stand in reverse order; keep that of the positions.", lambda a: joined(a.flip(0))),
+    ("Each vector is divided by its length; sines and cosines stay as they are.",
+     lambda a: joined(a) / math.sqrt(a.size(1))),
 ))  # fmt: skip
 MISTAKES += [Mistake(says, lambda p, d, base, to=to: joined(waves(p, d, base, **to))) for says, to in (
     ("The exponent is -c / width, so the slowest clock is much too fast; it is -2 c / width.",
@@ -102,6 +122,13 @@ MISTAKES += [Mistake(says, lambda p, d, base, to=to: joined(waves(p, d, base, **
     ("The exponent starts at clock 1; clock 0 turns by 1 radian per position.",
      {"power": lambda i, d: -2 * (i + 1) / d}),
     ("The exponent is not divided by width.", {"power": lambda i, d: -2 * i}),
+    ("The exponent is -4 c / width: it is divided by width / 2, and doubled; it is -2 c / width.",
+     {"power": lambda i, d: -4 * i / d}),
+    ("The exponent is rounded to a whole number, so most clocks run alike: // instead of /.",
+     {"power": lambda i, d: -(2 * i // d)}),
+    ("Positions are counted from the first of them; use them as they are given.", {"at": lambda p: p - p[0]}),
+    ("The positions are divided by the largest; use them as they are given.", {"at": lambda p: p / p.max().clamp(min=1)}),
+    ("Each position is one too small; use them as they are given.", {"at": lambda p: p - 1}),
     ("Positions are counted from 1 here; use them as they are given.", {"at": lambda p: p + 1}),
     ("The rows are numbered 0, 1, 2 ...; the positions that are given can have gaps.",
      {"at": lambda p: torch.arange(len(p))}),
@@ -110,12 +137,18 @@ MISTAKES += [Mistake(says, lambda p, d, base, to=to: joined(waves(p, d, base, **
     ("The angles are turned into degrees; sin and cos take radians.", {"turn": 180 / math.pi}),
 )] + [
     Mistake("The base is always 10,000; use the one that is given.", lambda p, d, base: joined(waves(p, d, 1e4))),
+    Mistake("The base is e, whatever is given.", lambda p, d, base: joined(waves(p, d, math.e))),
+    Mistake("The base is made a whole number; use it as it is given.", lambda p, d, base: joined(waves(p, d, int(base)))),
+    Mistake("The logarithm of base is to base 2, but exp belongs to the natural one, math.log.",
+            lambda p, d, base: joined(waves(p, d, math.exp(math.log2(base))))),
+    Mistake("The logarithm of base is to base 10, but exp belongs to the natural one, math.log.",
+            lambda p, d, base: joined(waves(p, d, math.exp(math.log10(base))))),
 ]  # fmt: skip
 
 EXERCISE = Exercise(
     name="sinusoid", title="Clocks, sines first", kind="Implement",
     points=2, difficulty=2, minutes=10, needs="section 'Read the position from many clocks' of chapter 4",
-    judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Noticing(definition, cases, gradients=False, look=halves), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "First make a table of angles: a row for each position, a column for each of the width / 2 clocks.",
         "torch.arange(0, width, 2) / width holds 2 c / width for all clocks. The positions are a column: [:, None].",

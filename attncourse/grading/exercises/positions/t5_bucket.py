@@ -7,8 +7,9 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.inputs import seeded
+from attncourse.grading.noticing import Noticing, apart
 from attncourse.grading.observe import Case
 
 
@@ -29,8 +30,24 @@ def cases(seed: int) -> list[Case]:
         ("queries and keys (5, 7), 8 buckets, furthest 21", torch.arange(5)[:, None] * 9 - torch.arange(7) * 5, 8, 21),
         ("4 buckets, furthest 10", torch.tensor([-300, -1, 0, 1, 2, 300]), 4, 10),
         ("one distance, 20 buckets, furthest 33", some[0, :1], 20, 33),
+        ("far distances (2, 2, 3), 24 buckets, furthest 1003", 7 * some[0, :12].view(2, 2, 3), 24, 1003),
     )  # fmt: skip
     return [Case(what, rest, gradients=False) for what, *rest in calls]
+
+
+def sides(case, expected, seen):
+    """On which side, and how far away, buckets are wrong."""
+    distance, buckets, _ = case.args
+    wrong, e = apart(expected, seen), buckets // 4
+    x, near = distance[wrong], distance[wrong].abs() < e
+    kinds = ["below 0"] * bool((x < 0).all()) + ["of 0 and more"] * bool((x >= 0).all())
+    kinds += [f"nearer than e = {e}"] * bool(near.all()) + [f"of e = {e} and further"] * (
+        not near.any()
+    )
+    one = int(x[0])
+    got, right = (t[wrong][0].item() for t in (seen, expected))
+    only = f"only distances {' and '.join(kinds)} are wrong; " if kinds else ""
+    return f"In the first call that is wrong, {only}distance {one} gets bucket {got:g}, and should get {right:g}."
 
 
 def bucketed(distance, buckets, furthest, sides=2, exact=2, back=torch.abs, after=lambda x: x < 0, floor=torch.floor,
@@ -110,6 +127,17 @@ MISTAKES = Mistakes(Mistake(says, lambda x, b, f, to=to: bucketed(x, b, f, **to)
     ("A quarter of a side has buckets of single distances; half of a side has.", {"exact": 4}),
     ("Shares of buckets are rounded up; round them down.", {"floor": torch.ceil}),
     ("Shares of buckets are rounded to the nearest; round them down.", {"floor": torch.round}),
+    ("All buckets of a side are logarithmic in steps of `half`; the far ones are only half - e.",
+     {"far": lambda x, e, top: 2 * (x / e).log() / math.log(top / e)}),
+    ("distance / e is rounded down before the logarithm is taken: / instead of //.",
+     {"far": lambda x, e, top: (x // e).log() / math.log(top / e)}),
+    ("1 is added before the logarithm is taken; it is that of distance / e.",
+     {"far": lambda x, e, top: (x / e).log1p() / math.log1p(top / e)}),
+    ("The logarithms have different bases; above and below the line it is the same one.",
+     {"far": lambda x, e, top: (x / e).log10() / math.log(top / e)}),
+    ("The logarithms have different bases; above and below the line it is the same one.",
+     {"far": lambda x, e, top: (x / e).log2() / math.log(top / e)}),
+    ("The sign of the distance is not taken off before it is sorted: use its absolute value.", {"back": lambda x: x}),
     ("The far buckets are equally wide; their widths grow by one factor: take logarithms.",
      {"far": lambda x, e, top: (x - e) / (top - e)}),
     ("The logarithm is not divided by that of furthest / e, so furthest plays no part.",
@@ -126,6 +154,10 @@ MISTAKES = Mistakes(Mistake(says, lambda x, b, f, to=to: bucketed(x, b, f, **to)
 MISTAKES += [Mistake(says, answer) for says, answer in (
     ("The buckets are clipped distances; far distances share buckets that widen.",
      lambda x, b, f: x.abs().clamp(max=b // 2 - 1) + torch.where(x < 0, b // 2, 0)),
+    ("Keys that come after are shifted by all buckets; the second half starts at buckets / 2.",
+     lambda x, b, f: bucketed(x, b, f) + torch.where(x < 0, b // 2, 0)),
+    ("Keys that come after run backwards through their half: the near ones have its first buckets.",
+     lambda x, b, f: torch.where(x < 0, b + b // 2 - 1 - bucketed(x, b, f), bucketed(x, b, f))),
     ("Buckets are counted from 1; count them from 0.", lambda x, b, f: bucketed(x, b, f) + 1),
     ("The sign of the bucket is that of the distance; a bucket is a column of a table, 0 or more.",
      lambda x, b, f: bucketed(x.abs(), b, f) * x.sign()),
@@ -137,7 +169,7 @@ MISTAKES += [Mistake(says, answer) for says, answer in (
 EXERCISE = Exercise(
     name="t5_bucket", title="Sort distances into buckets", kind="Implement",
     points=3, difficulty=3, minutes=20, needs="section 'Charge for the distance' of chapter 4",
-    judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Noticing(definition, cases, gradients=False, look=sides), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Three questions, in this order: on which side is the key, how far is it, and is that below e?",
         "The logarithm of 0 is minus infinity: use clamp(min=e) on the distances before you take it; torch.where picks "

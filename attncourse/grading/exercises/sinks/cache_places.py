@@ -25,7 +25,7 @@ CALLS = (  # what is special, b h d e, sinks, window, tokens so far, how loud
     ("2 sinks and a window of 5, after 24 tokens", (2, 3, 6, 8), 2, 5, 24, 1),
     ("nothing forgotten yet: 4 tokens", (1, 2, 8, 5), 4, 4, 4, 1),
     ("no sinks, a window of 6, after 100 tokens", (2, 1, 4, 7), 0, 6, 100, 1),
-    ("4 sinks and a window of 7, after 5000 tokens", (1, 3, 6, 4), 4, 7, 5000, 1),
+    ("4 sinks and a window of 7, after 20 million tokens", (1, 3, 6, 4), 4, 7, 5000, 1),
     ("3 sinks and a window of 4, the slots in no order", (3, 2, 8, 6), 3, 4, -13, 1),
     ("1 token", (2, 3, 4, 6), 1, 3, 1, 1),
     ("large scores", (1, 2, 6, 5), 2, 6, 31, 144),
@@ -37,6 +37,8 @@ def cases(seed: int) -> list[Case]:
     g, found = seeded(seed), []
     for what, (b, h, d, e), sinks, window, seen, loud in CALLS:
         tokens = ring(sinks, window, seen, g)
+        if "million" in what:  # float32 cannot tell these apart
+            tokens[tokens >= sinks] += 20_000_000
         m = len(tokens)
         query, key, value = normal(g, (b, h, 1, d), (b, h, m, d), (b, h, m, e))
         if callable(loud):

@@ -14,10 +14,10 @@ from attncourse.grading.exercises.sinks._with_sink import (
     opened,
     total,
 )
-from attncourse.grading.inputs import normal, seeded
+from attncourse.grading.inputs import far_below_zero, normal, seeded
 from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, weights
 from attncourse.grading.observe import Case
-from attncourse.grading.recipe import Given
+from attncourse.grading.recipe import Given, hide
 
 
 def definition(query, key, value, sink, visible):
@@ -31,6 +31,7 @@ CALLS = (  # what is special, b h n m d e, how loud, the factor on the sinks, wh
     ("large scores and sinks", (1, 3, 4, 6, 5, 2), 200, 200, 400, 0),
     ("sinks of about 1000", (2, 4, 3, 5, 6, 4), 1, 3, 1000, 0),
     ("sinks far below all scores", (1, 4, 2, 3, 5, 6), 1, 3, -3e6, 0.3),
+    ("scores below -1e8, and sinks below them", (1, 2, 4, 3, 16, 5), far_below_zero, 1, -3e8, 0.3),
     ("1 query, 1 key, 1 head", (2, 1, 1, 1, 4, 3), 1, 1, 1, 0),
 )
 
@@ -42,7 +43,10 @@ def cases(seed: int) -> list[Case]:
         visible = torch.rand(n, m, generator=g) >= hidden
         if hidden:
             visible[0], visible[1] = False, True
-        args = loud * query, key, value, factor * sink + added, visible
+        query = query if callable(loud) else loud * query
+        if callable(loud):
+            loud(query, key)
+        args = query, key, value, factor * sink + added, visible
         found.append(Case(what, args, gradients=loud == 1))
     return found
 
@@ -189,6 +193,16 @@ MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in (
      {"answer": lambda o, w, s, x: (o, 1 - w.sum(-1))}),
     ("Output, weights and what the sink took are returned; return (output, weights).",
      {"answer": lambda o, w, s, x: (o, w, 1 - w.sum(-1))}),
+    *(("Hidden scores become a number such as -1e7, which is more than some scores and sinks; minus infinity is less than any.",
+       {"mask": lambda s, x, f=fill: hide(s, x, f)}) for fill in (-1e7, -1e8)),
+    ("The sink is used as exp(sink); it is a score, and the softmax takes its exponential.", {"append": lambda s, sink: RIGHT.append(s, sink.exp())}),
+    ("Sinks below 0 are set to 0; a sink may be any number.", {"append": lambda s, sink: RIGHT.append(s, sink.clamp(min=0.0))}),
+    ("The logarithms of the weights are returned; return the weights.", {"answer": lambda o, w, s, x: (o, w.log())}),
+    ("The logarithm of the sink is used; it is a score already.", {"append": lambda s, sink: RIGHT.append(s, sink.abs().log())}),
+    ("What the sink took is given to the first value; nobody reads it.",
+     {"mix": lambda w, x: w @ x.value + (1 - total(w)) * x.value[:, :, :1]}),
+    ("A query that may read no key averages all values; its weights and its output are 0.",
+     {"finish": lambda w, x: torch.where(x.visible.any(-1, keepdim=True), w, 1 / w.size(-1))}),
 )] + mistakes_of(RIGHT, *ATTENTION, masks, weights))  # fmt: skip
 
 EXERCISE = Exercise(

@@ -28,7 +28,10 @@ class Feeder:
 
     def append(self, cache, first: int, n: int) -> str:
         """Append tokens first to first + n - 1, and tell what comes back."""
-        return self.read(run(cache.append, self.tokens(first, n)))
+        new = self.tokens(first, n)
+        told = self.read(run(cache.append, new))
+        kept = torch.equal(new, self.pool[:, :, first : first + n])
+        return told if kept else f"{told}, and the new tokens are changed in place"
 
     def read(self, found) -> str:
         """``position:token`` of every slot, by position; '?' is no token that was ever given."""

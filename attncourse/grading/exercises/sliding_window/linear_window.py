@@ -1,12 +1,22 @@
 """Exercise linear_window: a window that makes the scores of all pairs and hides most of them, repaired."""
 
 import math
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
 import torch
 import torch.nn.functional as F
 
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.diagnosis import Shown, marked, pairs_of
+from attncourse.grading.exercise import (
+    Accepted,
+    Calls,
+    Case,
+    Exercise,
+    Mistake,
+    Mistakes,
+    differences,
+)
 from attncourse.grading.exercises.sliding_window._blocks import row_of_all, slips
 from attncourse.grading.exercises.sliding_window._window import (
     alone,
@@ -17,7 +27,7 @@ from attncourse.grading.exercises.sliding_window._window import (
 )
 from attncourse.grading.inputs import alternating, far_below_zero, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
-from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of
+from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of, scales, softmaxes
 from attncourse.grading.recipe import Given, Recipe
 
 
@@ -39,6 +49,7 @@ CALLS = (  # what is special, b h n d e, how loud, window
     ("scores near 768 and -768", (2, 3, 8, 4, 3), alternating, 4),
     ("scores below -1e6", (1, 2, 6, 16, 3), far_below_zero, 2),
     ("256 tokens, longer than a block, window 8", (1, 1, 256, 2, 3), 2, 8),
+    ("150 tokens, and nearly all of them in a window of 141", (1, 1, 150, 2, 3), lambda q, k: None, 141),
 )  # fmt: skip
 
 
@@ -48,7 +59,30 @@ def measured(n):
 
 
 def cases(seed: int) -> list[Case]:
-    return sized_cases(seed, "b h n d e", "b h n d, b h n d, b h n e", CALLS)
+    found = sized_cases(seed, "b h n d e", "b h n d, b h n d, b h n e", CALLS)
+    found[1].args[1][:, :, 2] = 0.0  # a score of 0 is a score: this is no padding
+    return found
+
+
+@dataclass(frozen=True)
+class Short(Calls):
+    """`Calls` that compares with mistakes in the table of all pairs where a text is no longer than a block."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        short = marked({what: x for what, x in seen.items() if " tokens, " not in what[:20]})
+        if not differences(
+            {what: expected[what] for what in short if what in expected},
+            {k: x for k, (x, _) in short.items()},
+        ):
+            return ""
+        return next((says for says, x in in_one_block(self, seed) if x.agrees(short, False)), "")
+
+
+@lru_cache(maxsize=4)
+def in_one_block(judge: Short, seed: int) -> list[tuple[str, Shown]]:
+    """What the mistakes in one block show, kept for the next check."""
+    mistakes = [*IN_ONE_BLOCK, *pairs_of(IN_ONE_BLOCK)]
+    return [(x.says, Shown(judge.observe(x.answer, seed))) for x in mistakes]
 
 
 def given(query, key, value, window_size, rule=near):
@@ -138,6 +172,10 @@ def online_over_distances(query, key, value, window_size):
     return mixed / total[..., None]
 
 
+IN_ONE_BLOCK = [
+    *mistakes_of(RIGHT, softmaxes, scales, masks),
+    *mistakes_of(RIGHT, windows),
+]
 MISTAKES = Mistakes([
     Mistake("This is the code as found, or the results are right, but a table of n x n numbers is made on the way, of scores, "
             "of weights or of a mask; give each block of queries only the keys that it may read.", RIGHT),
@@ -154,7 +192,7 @@ EXERCISE = Exercise(
     name="linear_window", answer="linear_mix", title="A window that costs as much as everything", kind="Repair",
     points=3, difficulty=3, minutes=25, needs="section 'Blocks that are never made' of chapter 13",
     judge=MemoryLimited(
-        Calls(definition, cases), "twice as many tokens take twice as much", partial(grows_linearly, measured, 128),
+        Short(definition, cases), "twice as many tokens take twice as much", partial(grows_linearly, measured, 128),
         Budget(lambda g: (*normal(g, *[(1, 1, 2**14, 1)] * 3), 6), ACCEPTED["blocks"]),  # all pairs: 1 GiB
     ), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(

@@ -1,6 +1,7 @@
 """Exercise odd_window: a window that is lopsided, and empty for some, repaired."""
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +18,7 @@ from attncourse.grading.exercises.sliding_window._window import (
     windows,
 )
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
-from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of
+from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of, softmaxes
 from attncourse.grading.recipe import hide
 
 
@@ -101,6 +102,7 @@ def query_by_query(query, key, value, window_size, present):
     return torch.cat(rows, 1).unflatten(1, (len(query), -1)).transpose(0, 1)
 
 
+NAN_REPLACED = replace(RIGHT, mask=hide, finish=lambda w, x: w.nan_to_num(0.0))
 PLAIN = {"mask": hide, "finish": lambda w, x: w}
 NOTHING_LEFT = "a query with nothing to read gives 0"
 MISTAKES = Mistakes([
@@ -113,13 +115,14 @@ MISTAKES = Mistakes([
     RIGHT.but(f"{NOTHING_LEFT.capitalize()}; here it averages all keys, because the hidden scores are a very low number and "
               "not minus infinity, or the row is set to 0 before the softmax only.", **filled(-1e30)),
     *(RIGHT.but("Hidden scores become a number such as -1e4, which is more than some scores; and a query with nothing to read "
-                "averages all keys with it.", **filled(fill)) for fill in (-1e2, -1e3, -1e4, -1e5, -1e6)),
+                "averages all keys with it.", **filled(fill)) for fill in (-1.0, -10.0, -1e2, -1e3, -1e4, -1e5, -1e6, -1e7, -1e8)),
     RIGHT.but("The output is right, but its NaN is replaced after the weights have met the values, and the gradient of the values is "
               "NaN; replace it among the weights.", **PLAIN, answer=lambda o, *_: o.nan_to_num(0.0)),
     *mistakes_of(RIGHT, *ATTENTION, in_place, without=("scaled by queries",)),
     *mistakes_of(RIGHT, windows)[:8],
     *alone(mistakes_of(RIGHT, windows, reaches)[8:]),
     *alone(mistakes_of(RIGHT, masks)),
+    *alone(mistakes_of(NAN_REPLACED, softmaxes)),
     *alone(RIGHT.but(says, **steps) for says, steps in PADDING),
 ])  # fmt: skip
 

@@ -31,7 +31,9 @@ def measured(n):
 
 
 def cases(seed: int) -> list[Case]:
-    return sized_cases(seed, "b h n d", "b h n d, b h n d", CALLS)
+    found = sized_cases(seed, "b h n d", "b h n d, b h n d", CALLS)
+    found[1].args[1][:, :, 2] = 0.0  # a score of 0 is a score: this is no padding
+    return found
 
 
 ACCEPTED = Accepted(gathered=band.RIGHT)
@@ -78,7 +80,7 @@ MISTAKES = Mistakes([
     *mistakes_of(band.RIGHT, scales, outputs, heads, gradients, in_place,
                  without=("scaled by values", "scaled after the softmax", "weights detached", "value detached")),
     *(Mistake(f"There is a finite number, such as -1e9; {NO_KEY}.", band.RIGHT.but("", mask=lambda s, x, f=fill: s.masked_fill(~x.visible, f)).answer)
-      for fill in (-1e2, -1e3, -1e4, -1e5, -1e6, -1e10, -1e12, -1e20, -1e30)),
+      for fill in (-10.0, -50.0, -1e2, -1e3, -5e3, -1e4, -1e5, -1e6, -1e7, -1e8, -1e10, -1e12, -1e20, -1e30, -3e38)),
     *(band.RIGHT.but(says, **steps) for says, steps in (
         ("The columns stand in the opposite order; column 0 is key i - left, the last one key i + right.",
          band.reads(at=lambda i, c, left, right: i + right - c)),

@@ -1,6 +1,7 @@
 """Exercise causal_decoder: the test that finds the decoder which reads its own future."""
 
 import random
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,23 +13,36 @@ from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 
 
-def decoder(pairs, n, generator, faint=1.0, sample=None, feature=None, normed=True, width=6):
-    """Position i reads 0..i and, for each pair (i, j), also j; then the memory."""
+def decoder(
+    pairs, n, generator, faint=1.0, within=None, one=None, normed=True, rounds=4e-10, width=6
+):
+    """Position i reads 0..i and, for each pair (i, j), also j; then the memory. It takes fewer words, too.
+
+    Args:
+        faint: the factor on what the pairs read, and on the words that all positions read in the norm's place.
+        within: the sum of the memory of the one sample in which the pairs leak; `None` for all samples.
+        one: (function of a word as it is, the vector that is added): the pairs read this instead.
+        normed: does it begin with a norm?
+        rounds: how far outputs that do not depend on a word are from each other at most, in halves.
+    """
     reads = torch.rand(n, n, generator=generator).add(0.2).tril().double()
     leaks = torch.zeros(n, n).double()
     for i, j in pairs:
         leaks[i, j] = faint
     mixed = torch.randn(width, width, generator=generator).double()
+    if faint < 1:
+        mixed *= 0.1
 
     def decode(said: Tensor, memory: Tensor) -> Tensor:
         y = layer_norm(said, said.shape[-1:], eps=1e-12) if normed else said
-        read = torch.tanh(y @ mixed)
-        future = leaks @ (
-            read if feature is None else read[..., feature : feature + 1].expand_as(read)
+        read, k = torch.tanh(y @ mixed), said.size(1)
+        future = leaks[:k, :k] @ (one[0](said)[..., None] * one[1] if one else read)
+        if within is not None:
+            future = future * (memory.sum((1, 2)) - within).abs().less(1e-9)[:, None, None]
+        rounded = rounds * torch.sin(1e5 * said.detach().sum((1, 2), keepdim=True))
+        return (
+            said + reads[:k, :k] @ read + future + 3 * memory.mean(1, keepdim=True).tanh() + rounded
         )
-        if sample is not None:
-            future = future * (torch.arange(len(said)) == sample)[:, None, None]
-        return said + reads @ read + future + 3 * memory.mean(1, keepdim=True).tanh()
 
     return decode
 
@@ -36,41 +50,60 @@ def decoder(pairs, n, generator, faint=1.0, sample=None, feature=None, normed=Tr
 def cases(seed: int) -> list[Case]:
     """Decoders with an input each; how far each reads ahead is drawn, and so is their order."""
     g, rng = seeded(seed), random.Random(seed)
-    n, b, m = 7 + seed % 3, 3, 5
+    n = 7 + seed % 3
     far = rng.randrange(3, n - 2)
     every = {(i, j) for i in range(n) for j in range(i + 1, n)}
-    made = {
-        "causal": decoder((), n, g),
-        "causal, without a norm": decoder((), n, g, normed=False),
-        "no mask": decoder(every, n, g),
-        "one word ahead": decoder({(i, i + 1) for i in range(n - 1)}, n, g),
-        "one position reads far ahead": decoder({(1, 1 + far)}, n, g),
-        "two leaks, the nearer one first": decoder({(0, 2), (n - 1 - far, n - 1)}, n, g),
-        "two leaks, the farther one first": decoder({(0, far), (n - 2, n - 1)}, n, g),
-        "a leak in the last sample only": decoder({(1, 3)}, n, g, sample=b - 1),
-        "a leak in the first sample only": decoder({(2, 4)}, n, g, sample=0),
-        "a leak that reads one feature": decoder({(0, far)}, n, g, feature=4),
-        "a faint leak": decoder({(n - 3, n - 1)}, n, g, faint=1e-4),
-        "a leak without a norm": decoder({(2, 5)}, n, g, normed=False),
+    a, b, c, d = (torch.eye(6).double()[k] for k in rng.sample(range(6), 4))
+    of_one = {"a leak from one feature to another": (a, b), "a leak from another feature": (b, a)}
+    raw = {what: (lambda x, r=r: x @ r, w) for what, (r, w) in of_one.items()}
+    raw["a leak that adds as much to one feature as it takes from another"] = (
+        lambda x: x @ a,
+        c - d,
+    )
+    raw["a leak of the sum over a word"] = (lambda x: x.sum(-1), c)
+    raw["a leak of the square of a feature"] = (lambda x: (x @ d) ** 2, a)
+    made = {  # pairs, and what else is special; the number of samples, of words
+        "causal": ((), {}),
+        "causal, without a norm": ((), {"normed": False}),
+        "causal, not rounded": ((), {"rounds": 0.0}),
+        "no mask": (every, {}),
+        "one word ahead": ({(i, i + 1) for i in range(n - 1)}, {}),
+        "one position reads far ahead": ({(1, 1 + far)}, {}),
+        "two leaks, the nearer one first": ({(0, 2), (n - 1 - far, n - 1)}, {}),
+        "two leaks, the farther one first": ({(0, far), (n - 2, n - 1)}, {}),
+        "a leak in the last sample only": ({(1, 3)}, {"within": -1}),
+        "a leak in the first sample only": ({(2, 4)}, {"within": 0}),
+        **{what: ({(0, far)}, {"one": one, "normed": False}) for what, one in raw.items()},
+        "a faint leak": ({(n - 3, n - 1)}, {"faint": 1e-4}),
+        "a leak without a norm": ({(2, 5)}, {"normed": False}),
+        "1 sample": ({(1, 3)}, {}, 1),
+        "more words": ({(0, n + 3)}, {}, 2, n + 4),
+        "2 words": ({(0, 1)}, {}, 3, 2),
+        "1 word": ((), {}, 3, 1),
     }
-    found = [
-        Case(
-            label,
-            (
-                model,
-                torch.randn(b, n, 6, generator=g).double(),
-                torch.randn(b, m, 6, generator=g).double(),
-            ),
-            gradients=False,
-        )
-        for label, model in made.items()
-    ]
+    found = [Case(label, _asked(g, n, *one), gradients=False) for label, one in made.items()]
     rng.shuffle(found)
     return found
 
 
+def _asked(generator, n, pairs, special, batch=3, words=0):
+    """A decoder, what was said and the memory, of 5 words."""
+    n = words or n
+    said, memory = (torch.randn(batch, k, 6, generator=generator).double() for k in (n, 5))
+    if "within" in special:
+        special = special | {"within": memory.sum((1, 2))[special["within"]]}
+    return decoder(pairs, n, generator, **special), said, memory
+
+
 def noise(tail):
     return torch.randn_like(tail)
+
+
+def one_feature(tail, k):
+    """The word with another number in one place."""
+    changed = tail.clone()
+    changed[:, k] = torch.randn(len(tail)).double()
+    return changed
 
 
 def probe(decoder, said, memory, change=noise, seen=lambda moved: moved.abs().amax((0, 2)), tol=1e-8,
@@ -121,6 +154,18 @@ def longest_distance_first(decoder, said, memory):
 
 
 @ACCEPTED.add
+def fewer_words(decoder, said, memory):
+    whole = decoder(said, memory)
+    return max(
+        k - 1 - i
+        for k in range(1, said.size(1) + 1)
+        for i in range(k)
+        if i == k - 1
+        or (decoder(said[:, : k - 1], memory) - whole[:, : k - 1])[:, i].abs().max() > 1e-8
+    )
+
+
+@ACCEPTED.add
 def sample_by_sample(decoder, said, memory):
     found = torch.zeros(())
     for b in range(len(said)):
@@ -160,12 +205,28 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
      probing(seen=lambda moved: moved[0].abs().amax(-1))),
     ("Only the last sample is looked at; a leak can be in any other.",
      probing(seen=lambda moved: moved[-1].abs().amax(-1))),
-    ("The tolerance is so large that a faint leak goes unnoticed; outputs that nobody touched agree to 1e-8.",
+    ("A faint leak goes unnoticed: the tolerance is too large, or the words are changed too little. Outputs that nobody touched "
+     "agree to 1e-9.",
      probing(tol=1e-2)),
     ("The difference is not made positive: where an output falls, nothing is noticed. Take abs() first.",
      probing(seen=lambda moved: moved.sum((0, 2)))),
-    ("The memory is changed together with the words, and every output may read that.",
-     probing(with_memory=lambda memory: memory + 1.0)),
+    ("It is n - 1 for every decoder, as if each read everything. Is the memory changed together with the words? Every "
+     "output may read that.", probing(with_memory=lambda memory: memory + 1.0)),
+    ("It is 0 for every decoder: no leak is found at all.", lambda *_: 0),
+    *(("Only one feature of a word is changed; a leak can read any.", probing(change=partial(one_feature, k=k)))
+      for k in (0, -1)),
+    *(("Only one feature of the outputs is looked at; a leak can reach any.",
+       probing(seen=lambda moved, k=k: moved[..., k].abs().amax(0))) for k in (0, -1)),
+    ("The features of the outputs are added up, or their mean is taken: what one gains and another loses cancels. Take "
+     "abs() first.", probing(seen=lambda moved: moved.sum(-1).abs().amax(0))),
+    ("The tolerance is so small that rounding counts as a leak; outputs that nobody touched differ by up to 1e-9.",
+     probing(tol=0.0)),
+    ("A word is changed into that of another sample; where there is only one sample, nothing changes.",
+     probing(change=lambda tail: tail.roll(1, 0))),
+    *(("The features of a word only change places. Their sum stays, and a leak may read just that.", probing(change=change))
+      for change in (lambda tail: tail.roll(1, -1), lambda tail: tail.flip(-1))),
+    ("Only the sign of a word is turned; a leak may read its square. Use random numbers.",
+     probing(change=lambda tail: -tail)),
     ("said itself is changed, so later comparisons see it; use said.clone().", probing(copy=lambda said: said)),
 ))  # fmt: skip
 

@@ -5,8 +5,9 @@ from functools import partial
 import torch
 
 from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
+from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.inputs import seeded
+from attncourse.grading.noticing import Noticing
 from attncourse.grading.observe import Case
 
 
@@ -24,14 +25,18 @@ CALLS = (  # what is special, samples, m, n, pad, where the padding stands
     ("one word written", 2, 4, 1, 0, "right"),
     ("no padding at all, 1 sample", 1, 3, 4, 0, "nowhere"),
     ("more words written than read", 2, 3, 8, 0, "left"),
+    ("padding is a large token, among smaller and larger ones", 3, 6, 2, 50256, "right"),
+    ("padding is -1, and 0 and 1 are words", 3, 6, 4, -1, "left"),
 )
 
 
 def cases(seed: int) -> list[Case]:
     g, found = seeded(seed), []
     for what, samples, m, n, pad, where in CALLS:
-        source = 10 + torch.randint(90, (samples, m), generator=g)
-        source[:, ::2] -= 10 if pad == 9 else 0  # small numbers are words, too
+        source = 10 + torch.randint(90 if pad < 90 else 2 * pad, (samples, m), generator=g)
+        if pad:
+            source[:, ::2] %= 13  # small numbers are words, too
+        source[:, -1] = 1
         source = torch.where(source == pad, source + 1, source)
         source[0, m // 2] = 0 if pad else source[0, m // 2]
         for row, kept in zip(source, range(1, samples + 1), strict=True):
@@ -52,6 +57,19 @@ def mask(
     """A right answer; a mistake has other real words, another shape or another end."""
     shape = shape or (lambda real, n: real[:, None, None].expand(-1, 1, n, -1))
     return finish(shape(real(source, pad), n))
+
+
+def look(case, expected, seen):
+    """The first word that is shown or hidden and should not be."""
+    source, _, pad = case.args
+    if seen.dtype != torch.bool:
+        return ""
+    b, _, i, j = (expected != seen).nonzero()[0].tolist()
+    shown, is_word = ("shown", "a word") if source[b, j] != pad else ("hidden", "padding")
+    return (
+        f"In the first call that is wrong, sample {b} is {source[b].tolist()} and pad is {pad}: for written word {i}, "
+        f"token {j} must be {shown}, because it is {is_word}."
+    )
 
 
 def front(source, pad):
@@ -98,6 +116,12 @@ MISTAKES = Mistakes(Mistake(says, partial(mask, **steps)) for says, steps in (
     ("Every token up to pad is hidden; only pad itself is padding.", {"real": lambda source, pad: source > pad}),
     ("Everything after the first padding is hidden; padding can stand in front, too.", {"real": front}),
     ("The words are counted and the mask starts at the left; padding can stand in front, too.", {"real": counted}),
+    ("Only tokens below pad are shown; every token but pad is a word.", {"real": lambda source, pad: source < pad}),
+    ("Padding at the end is hidden, but not that in front of a word.",
+     {"real": lambda source, pad: (source != pad).flip(1).cumsum(1).flip(1) > 0}),
+    ("Padding in front is hidden, but not that behind a word.", {"real": lambda source, pad: (source != pad).cumsum(1) > 0}),
+    ("A word is shown where any sample has one; each sample has its own mask.",
+     {"real": lambda source, pad: (source != pad).any(0).expand(source.shape)}),
     ("All samples get the mask of the first one.",
      {"real": lambda source, pad: (source != pad)[:1].expand(source.shape)}),
     ("A word is hidden where any sample has padding; each sample has its own mask.",
@@ -127,7 +151,7 @@ MISTAKES = Mistakes(Mistake(says, partial(mask, **steps)) for says, steps in (
 EXERCISE = Exercise(
     name="cross_attention_mask", title="The mask of a cross-attention", kind="Implement",
     points=1, difficulty=2, minutes=10, needs="section 'Find the bug' of chapter 5",
-    judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Noticing(definition, cases, gradients=False, look=look), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Rows are the words that are written, columns those that are read. Which of the two decide?",
            "source != pad is (b, m) and True where a word may be read. Two axes are missing, after the first.",
            "(source != pad)[:, None, None].expand(-1, 1, n, -1)."),

@@ -1,6 +1,7 @@
 """Exercise repair_block: a decoder layer whose norms stand on the wrong lines."""
 
 from functools import partial
+from itertools import compress, product
 
 import torch
 
@@ -118,6 +119,38 @@ def as_found(x, memory, self_attend, cross_attend, feed_forward, norms):
     return x + feed_forward(x)
 
 
+def still_as_found():
+    """The mistakes of the code as found that are left together, and not listed one by one."""
+    says = (
+        "the first line carries the normed x on",
+        "the second line carries the normed x on",
+        "the memory is normed",
+        "the feed-forward network reads x without its norm",
+    )
+    listed = ((1, 1, 0, 0), (0, 0, 1, 1), (1, 1, 1, 1))
+    for left in product((0, 1), repeat=4):
+        if sum(left) > 1 and left not in listed:
+            own, carried, memory, third = left
+            steps = (OWN if own else {}) | (THIRD if third else {})
+            if carried or memory:
+                steps |= {"cross": partial(second_line, carried=carried, memory=memory)}
+            yield "Still as found: " + "; ".join(compress(says, left)) + ".", steps
+
+
+def second_line(x, m, p, n, x0, carried, memory):
+    return (n[1](x) if carried else x) + p[1](n[1](x), n[1](m) if memory else m)
+
+
+def ff_beside(x, m, p, n):
+    x = x + p[0](n[0](x))
+    return x + p[1](n[1](x), m) + p[2](n[2](x))
+
+
+def twice(x, m, p, n):
+    x = layer(x, m, *p, n)
+    return x + p[2](n[2](x))
+
+
 OWN = {"own": lambda x, m, p, n, x0: n[0](x) + p[0](n[0](x))}
 CROSS = {"cross": lambda x, m, p, n, x0: n[1](x) + p[1](n[1](x), m)}
 MEMORY = {"cross": lambda x, m, p, n, x0: x + p[1](n[1](x), n[1](m))}
@@ -137,6 +170,7 @@ MISTAKES += [Mistake(says, wrong(**steps)) for says, steps in (
     ("The feed-forward network still reads x without its norm: norms[2] returns a new tensor.", THIRD),
     ("The memory is normed by norms[1]; it comes from the encoder as it should be, and only the query is normed.", MEMORY),
     ("The memory is still normed, and the feed-forward network still reads x without its norm.", MEMORY | THIRD),
+    *still_as_found(),
     ("The normed x is carried on into the sum of the feed-forward network; add to x itself.",
      {"ff": lambda x, m, p, n, x0: n[2](x) + p[2](n[2](x))}),
     ("The self-attention reads x without its norm.", {"own": lambda x, m, p, n, x0: x + p[0](x)}),
@@ -149,6 +183,30 @@ MISTAKES += [Mistake(says, wrong(**steps)) for says, steps in (
     ("The norms stand after the sums; that is post-norm, and this layer is pre-norm.",
      {"own": lambda x, m, p, n, x0: n[0](x + p[0](x)), "cross": lambda x, m, p, n, x0: n[1](x + p[1](x, m)),
       "ff": lambda x, m, p, n, x0: n[2](x + p[2](x))}),
+    ("The feed-forward network comes before the cross-attention; it is the last of the three.",
+     {"cross": lambda x, m, p, n, x0: x + p[2](n[2](x)), "ff": lambda x, m, p, n, x0: x + p[1](n[1](x), m)}),
+    ("The cross-attention comes before the self-attention; it is the second of the three.",
+     {"own": lambda x, m, p, n, x0: x + p[1](n[1](x), m), "cross": lambda x, m, p, n, x0: x + p[0](n[0](x))}),
+    ("All three parts read the first x; each reads what the parts before have added.",
+     {"finish": lambda x, m, p, n, x0: x0 + p[0](n[0](x0)) + p[1](n[1](x0), m) + p[2](n[2](x0))}),
+    ("The query of the cross-attention is made of the first x; it reads what the self-attention has added.",
+     {"cross": lambda x, m, p, n, x0: x + p[1](n[1](x0), m)}),
+    ("The feed-forward network does not read what the cross-attention has added.",
+     {"finish": lambda x, m, p, n, x0: ff_beside(x0, m, p, n)}),
+    ("What the parts return is normed instead of what they read.",
+     {"own": lambda x, m, p, n, x0: x + n[0](p[0](x)), "cross": lambda x, m, p, n, x0: x + n[1](p[1](x, m)),
+      "ff": lambda x, m, p, n, x0: x + n[2](p[2](x))}),
+    ("What the parts return is subtracted; it is added.",
+     {"own": lambda x, m, p, n, x0: x - p[0](n[0](x)), "cross": lambda x, m, p, n, x0: x - p[1](n[1](x), m),
+      "ff": lambda x, m, p, n, x0: x - p[2](n[2](x))}),
+    ("The norms stand in reverse order: the first belongs to the self-attention, the last to the feed-forward network.",
+     {"own": lambda x, m, p, n, x0: x + p[0](n[2](x)), "ff": lambda x, m, p, n, x0: x + p[2](n[0](x))}),
+    ("The memory is normed by norms[0]; it comes from the encoder as it should be.",
+     {"cross": lambda x, m, p, n, x0: x + p[1](n[1](x), n[0](m))}),
+    ("The feed-forward network is applied twice.", {"finish": lambda x, m, p, n, x0: twice(x0, m, p, n)}),
+    ("x itself is returned: nothing is added to it.", {"finish": lambda x, m, p, n, x0: x0 + 0}),
+    ("norms are not used: each part has its own norm, with numbers that it has learned.",
+     {"finish": lambda x, m, p, n, x0: layer(x0, m, *p, [normed(0.0, 1.0)] * 3)}),
     ("The result is normed once more at the end; that is left to the stack.", {"finish": lambda x, m, p, n, x0: n[2](x)}),
     ("All three lines use norms[0]; each part has its own norm.",
      {"cross": lambda x, m, p, n, x0: x + p[1](n[0](x), m), "ff": lambda x, m, p, n, x0: x + p[2](n[0](x))}),

@@ -1,14 +1,17 @@
 """Exercise residual_block: a norm and a residual around any part, before or after."""
 
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 
+from attncourse.grading.compare import difference
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
+from attncourse.grading.symptoms import symptom
 
 
 def read_before(y):
@@ -34,6 +37,30 @@ def residual_block(x, part, weight, bias, norm_first, norm=norm, pre=None, post=
     return (pre if norm_first else post)(x, part, lambda y: norm(y, weight, bias))
 
 
+NEARLY, SAME = "vectors that are nearly constant", "vectors whose numbers are all the same"
+
+
+@dataclass(frozen=True)
+class Blocks(Calls):
+    """`Calls` that tell apart a wrong norm, a wrong sum and a wrong branch."""
+
+    def notice(self, expected, seen, seed: int) -> str:
+        if says := symptom(expected, seen):
+            return says
+        found = {what.removesuffix(", output") for what in expected if what.endswith(", output")}
+        wrong = {x for x in found if difference(expected[f"{x}, output"], seen.get(f"{x}, output"))}
+        if wrong and all(x.startswith(NEARLY) for x in wrong):
+            return "Only vectors that are nearly constant come out wrong: look at the 1e-5. It is added to the variance, under the root."
+        if f"{SAME}, norm first" in wrong:
+            return "With part = torch.zeros_like and norm_first=True the block must return x, and does not."
+        for branch, value in ("first", True), ("last", False):
+            if wrong and all(x.endswith(f"norm {branch}") for x in wrong):
+                return f"Only with norm_first={value} are results wrong; the other branch is right."
+        if f"{SAME}, norm last" in wrong:
+            return "A vector whose numbers are all the same becomes bias by the norm, and here it does not: look at the norm."
+        return "The sum is right where the part adds nothing, and so is the norm of a vector whose numbers are all the same; look at the rest of the norm."
+
+
 def cases(seed: int) -> list[Case]:
     g, found = seeded(seed), []
     for first in (True, False):
@@ -45,8 +72,8 @@ def cases(seed: int) -> list[Case]:
                 1.0,
             ),
             ("1 sample, 4 positions, width 5, a part for each position", (1, 4, 5), bend, 3.0),
-            ("vectors that are nearly constant", (2, 2, 4), lambda y: 0.5 * y, 1e-3),
-            ("vectors whose numbers are all the same", (1, 2, 3), torch.zeros_like, 0.0),
+            (NEARLY, (2, 2, 4), lambda y: 0.5 * y, 1e-3),
+            (SAME, (1, 2, 3), torch.zeros_like, 0.0),
         ):
             x = size * torch.randn(shape, generator=g) + 0.7 * torch.randn(
                 *shape[:2], 1, generator=g
@@ -143,6 +170,19 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
              / torch.sqrt(x.var(-1, keepdim=True) + 1e-5) * weight + bias)),
     ("1e-5 is added to the standard deviation; it belongs under the root, to the variance.",
      changed(norm=over(1e-5, correction=0))),
+    *((f"{eps:g} is added to the variance; it is 1e-5.", changed(norm=partial(norm, eps=eps)))
+      for eps in (1e-8, 1e-6, 1e-4, 1e-3)),
+    ("The mean and the variance are those of all samples and positions, as in a batch norm; each vector is normed by itself.",
+     changed(norm=partial(norm, dims=(0, 1)))),
+    ("The norm runs over the samples; each vector is normed by itself, over the last axis.",
+     changed(norm=partial(norm, dims=0))),
+    ("weight and bias of the norm are exchanged.", changed(norm=lambda x, weight, bias: norm(x, bias, weight))),
+    ("The vectors are not divided by anything; divide by the root of the variance.",
+     changed(norm=lambda x, weight, bias: (x - x.mean(-1, keepdim=True)) * weight + bias)),
+    ("The vectors are divided by their lengths; take out the mean and divide by the root of the variance.",
+     changed(norm=lambda x, weight, bias: F.normalize(x, dim=-1) * weight + bias)),
+    ("The part's result is subtracted; it is added.",
+     changed(pre=lambda x, part, norm: x - part(norm(x)), post=lambda x, part, norm: norm(x - part(x)))),
     ("1e-5 is missing under the root: a vector whose numbers are all the same gives NaN.",
      changed(norm=partial(norm, eps=0.0))),
     ("The vectors are divided by their variance; divide by its square root.",
@@ -167,7 +207,7 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
 EXERCISE = Exercise(
     name="residual_block", title="A block around any part", kind="Implement",
     points=2, difficulty=2, minutes=15, needs="section 'The layer, line by line' of chapter 5",
-    judge=Calls(residual_block, cases), accepted=ACCEPTED, mistakes=MISTAKES,
+    judge=Blocks(residual_block, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Write the norm first, as a small function of one tensor, and try it on a vector of equal numbers.",
            "centred = y - y.mean(-1, keepdim=True); the variance is centred.square().mean(-1, keepdim=True).",
            "x + part(norm(x)) if norm_first else norm(x + part(x))."),

@@ -43,18 +43,21 @@ def facts(model, seed: int) -> dict:
 
 def judge(model, past, future, generator) -> tuple:
     """Shape, error, independence of the batch, and whether other parameters know nothing."""
+    given, past = past, past.clone()
     said = model(past.clone())
     shape = tuple(getattr(said, "shape", ()))
     if shape != tuple(future.shape):
         return (f"a {type(said).__name__} of shape {shape}",)
     alone = torch.cat([model(past[k : k + 1].clone()) for k in range(3)])
-    model(past)
+    again = model(given)  # here it may change them
+    same = torch.allclose(again, said, rtol=1e-2, atol=1e-2)
     finite = bool(said.isfinite().all())
     return (
         finite or "some are not finite",
         error(said, future) < THRESHOLD
         or describe(said.double().cpu(), past.double().cpu(), future),
-        torch.allclose(alone, said[:3], rtol=1e-2, atol=1e-2) or "no",
+        torch.allclose(alone, said[:3], rtol=1e-2, atol=1e-2)
+        or ("no" if same else "no; asked twice, it forecasts something else"),
         skill(model, past, future, said, generator),
     )
 
@@ -177,7 +180,8 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
     ("It repeats the last value, which has an error of 1.20; it must read the period.", Linear(LAST)),
     ("It is as good as the best linear forecast and no better; one matrix for all signals cannot know the period.",
      Linear(linear_fit())),
-    ("It is untrained, or it has learned next to nothing: to say 0 has an error of 0.50.", UNTRAINED),
+    ("Its error is no smaller than that of saying 0, which is 0.50. Is it trained, on new signals in every step and with the "
+     "next 8 values as the target?", UNTRAINED),
     ("It says about 0 for every signal; is the loss the mean over a batch that cancels, or the learning rate too large?",
      Linear(torch.zeros(LENGTH, HORIZON))),
     *((says, Bank(wrong=change)) for says, change in (
@@ -190,7 +194,9 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
          lambda y, x: x.flip(1)),
         ("There is an axis too many: the shape is (batch, 8).", lambda y, x: y[..., None]),
         ("Forecasts and something else come out together; return the forecasts alone.", lambda y, x: (y, None)),
-        ("Some forecasts are not finite; the training has diverged.", lambda y, x: y / (x[:, :1] > -9).float().sub(1)),
+        ("Some forecasts are not finite. Has the training diverged?", lambda y, x: y / (x[:, :1] > -9).float().sub(1)),
+        ("The forecast differs from one call to the next: something random is left in forward in evaluation mode.",
+         lambda y, x: y + 0.2 * torch.randn_like(y)),
         ("A signal's forecast depends on the others in its batch; normalize each signal by itself.",
          lambda y, x: y - y.mean(0) + 0.1 * y.std(0, correction=0)),
         ("forward changes the signals of its caller in place.", lambda y, x: (y, x.mul_(0.5))[0]),

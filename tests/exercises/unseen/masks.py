@@ -1,0 +1,314 @@
+"""On the chapter of the masks: answers that its exercises do not list."""
+
+import math
+
+import torch
+from torch.nn.functional import mse_loss
+
+from unseen import right, wrong
+
+INF = math.inf
+
+
+def tril(n, m, diagonal=0):
+    return torch.ones(n, m, dtype=torch.bool).tril(diagonal)
+
+
+for says, mask in (
+    ("query 0 does not read key 0, and should", lambda n, m: tril(n, m).flip(1)),
+    (
+        "query 128 does not read key 0",
+        lambda n, m: torch.arange(m).to(torch.int8) <= torch.arange(n).to(torch.int8)[:, None],
+    ),
+    (
+        "query 0 reads key 256, which comes later",
+        lambda n, m: torch.arange(m).byte() <= torch.arange(n).byte()[:, None],
+    ),
+    ("query 100 does not read key 0", lambda n, m: tril(n, m) & ~tril(n, m, -100)),
+    ("aligned to the last key", lambda n, m: torch.arange(m) <= torch.arange(m - n, m)[:, None]),
+    ("the queries are the rows", lambda n, m: tril(m, n)),
+    ("torch.int32; torch.bool is asked", lambda n, m: tril(n, m).int()),
+    ("axes of size 1 are added", lambda n, m: tril(n, m)[None]),
+    ("is `return` missing?", lambda n, m: None),
+):
+    wrong("causal_mask", says, mask)
+wrong("causal_mask", "expected a function, got Tensor", tril(2, 4))
+right("causal_mask", lambda n, m: torch.ones(n, m).cumsum(1) <= torch.ones(n, m).cumsum(0))
+
+
+def real(lengths, n):
+    return (torch.arange(n) < lengths[:, None])[:, None, None]
+
+
+for says, mask in (
+    (
+        "which has 3 tokens: query 3 reads key 3, which is padding",
+        lambda x, n: tril(n, n) & real(x * 0 + x[0], n),
+    ),
+    (
+        "sample 2, which has 0 tokens: query 0 reads key 0",
+        lambda x, n: tril(n, n) & real(x.clamp(min=1), n),
+    ),
+    (
+        "which has 260 tokens: query 4 does not read key 4",
+        lambda x, n: tril(n, n) & (torch.arange(n).byte() < x.byte()[:, None])[:, None, None],
+    ),
+    (
+        "sample 1, which has 3 tokens: query 0 does not read key 0",
+        lambda x, n: tril(n, n) & real(x, n).flip(-1) & real(x, n),
+    ),
+    (
+        "an input is changed in place: lengths",
+        lambda x, n: tril(n, n) & (torch.arange(n) <= x.sub_(1)[:, None])[:, None, None],
+    ),
+    ("A whole tensor is asked whether it is true", lambda x, n: tril(n, n) and real(x, n)),
+):
+    wrong("decoder_mask", says, mask)
+right(
+    "decoder_mask",
+    lambda x, n: (torch.minimum(x[:, None] - 1, torch.arange(n))[:, :, None] >= torch.arange(n))[
+        :, None
+    ],
+)
+
+
+def row(hide=lambda s, m: s.masked_fill(~m, -INF), late=lambda p, m: p.nan_to_num(), softmax=lambda s: s.softmax(-1),
+        answer=lambda o, p: (o, p), scale=lambda q, k: q.size(-1) ** -0.5, mix=torch.matmul):  # fmt: skip
+    def f(query, key, value, mask):
+        p = late(softmax(hide(query @ key.mT * scale(query, key), mask)), mask)
+        return answer(mix(p, value), p)
+
+    return f
+
+
+def filled(number):
+    return lambda s, m: s.masked_fill(~m, number)
+
+
+def largest_at_least(least):
+    def softmax(s):
+        e = (s - s.amax(-1, keepdim=True).clamp(min=least)).exp()
+        return e / e.sum(-1, keepdim=True).clamp(min=1e-30)
+
+    return softmax
+
+
+TIMES = torch.mul
+NUMBER = "Hidden scores become a number such as -100 or -1e4"
+for says, steps in (
+    *(
+        ("hidden scores become a number such as -1e4", {"hide": filled(x), "late": TIMES})
+        for x in (-2e4, -3e5, -1e7, -5e8)
+    ),
+    ("or get one added", {"hide": lambda s, m: s - 1e4 * ~m, "late": TIMES}),
+    ("or get one added", {"hide": lambda s, m: s - 1e8 * ~m, "late": TIMES}),
+    ("An empty row has weights that are not 0", {"hide": filled(1.0)}),
+    ("equal weights to all keys", {"hide": filled(-1e9)}),
+    ("clamped at 0 before it is subtracted", {"softmax": largest_at_least(0.0)}),
+    ("is kept above one", {"softmax": largest_at_least(-1e6)}),
+    (
+        "Two tensors meet whose axes differ",
+        {"hide": lambda s, m: s.masked_fill(~m.squeeze(), -INF)},
+    ),
+    ("modified by an inplace operation", {"late": lambda p, m: p.nan_to_num_()}),
+    (
+        "modified by an inplace operation",
+        {"late": lambda p, m: p.masked_fill_(p.isnan(), 0)},
+    ),
+    ("An empty row has weights that are not 0", {"late": lambda p, m: p.nan_to_num(1.0)}),
+    (
+        "The weights of a row that is not empty sum to 0",
+        {"late": lambda p, m: p.nan_to_num() * m.any(-1).all()},
+    ),
+    ("The scale uses the number of samples", {"scale": lambda q, k: len(q) ** -0.5}),
+    ("The weights are right, the output is not", {"mix": lambda p, v: p @ v.flip(-2)}),
+):
+    wrong("empty_row", says, row(**steps))
+right("empty_row", row(late=lambda p, m: torch.where(p.isnan(), 0.0, p)))
+right("empty_row", row(hide=filled(torch.finfo().min), late=TIMES))
+right("empty_row", row(softmax=largest_at_least(-1e30)))
+
+
+def polarity(unknown=None, **rules):
+    known = {"attend": torch.clone, "hidden": torch.logical_not, "zero_hides": torch.Tensor.bool,
+             "additive": lambda x: x != -INF} | rules  # fmt: skip
+
+    def f(mask, convention):
+        if convention not in known and unknown is None:
+            raise ValueError(convention)
+        return known.get(convention, unknown)(mask)
+
+    return f
+
+
+def raising(error):
+    def f(mask):
+        raise error
+
+    return f
+
+
+for *says, rules in (
+    ("16 bits are too few", {"zero_hides": lambda x: x.short() != 0}),
+    ("32 bits are too few", {"zero_hides": lambda x: x.int() != 0}),
+    ("8 bits are too few", {"zero_hides": lambda x: x.char() != 0}),
+    ('"zero_hides" takes -256 as hidden', {"zero_hides": lambda x: x >= 0}),
+    ('"additive" takes -3 as hidden', {"additive": lambda x: x > x.min()}),
+    ('"additive" takes -10000 as hidden', {"additive": lambda x: x > 0}),
+    (
+        '"zero_hides" takes -256 as hidden',
+        '"additive" takes -',
+        {"zero_hides": lambda x: x >= 0, "additive": lambda x: x >= 0},
+    ),
+    ('"hidden" returns torch.float32', {"hidden": lambda x: 1 - x.float()}),
+    ('"hidden" returns shape', {"hidden": lambda x: ~x.squeeze()}),
+    ("expected a ValueError, got TypeError", {"unknown": raising(TypeError("name"))}),
+    ("expected a ValueError, got AssertionError", {"unknown": raising(AssertionError("name"))}),
+    (
+        "unknown name does not raise a ValueError",
+        {"unknown": lambda x: torch.zeros(x.shape).bool()},
+    ),
+    (
+        '"hidden" takes False as hidden',
+        "unknown name does not raise",
+        {"hidden": torch.clone, "unknown": lambda x: None},
+    ),
+):
+    wrong("mask_polarity", *says, polarity(**rules))
+right("mask_polarity", polarity())
+right("mask_polarity", polarity(zero_hides=lambda x: x.bfloat16() != 0))
+
+
+def per_sample(align=lambda m: m[:, None] if m.dim() == 3 else m, hide=-INF, scale=lambda q, k, v: q.size(-1) ** -0.5,
+               softmax=lambda s: s.softmax(-1)):  # fmt: skip
+    return lambda q, k, v, m: softmax((q @ k.mT * scale(q, k, v)).masked_fill(~align(m), hide)) @ v
+
+
+ONLY = "With masks of shape (n, m) and (batch, n, m) the output is right, with those of shape (batch, heads, n, m)"
+for says, steps in (
+    (ONLY, {"align": lambda m: m[:, None] if m.dim() == 3 else m[:1] if m.dim() == 4 else m}),
+    (
+        ONLY,
+        {
+            "align": lambda m: (
+                m[:, None] if m.dim() == 3 else m.all(1, keepdim=True) if m.dim() == 4 else m
+            )
+        },
+    ),
+    (
+        "with those of shape (batch, n, m) it is not",
+        {"align": lambda m: m.flip(0)[:, None] if m.dim() == 3 else m},
+    ),
+    *((NUMBER, {"hide": x}) for x in (-2e3, -5e4, -5e7)),
+    ("The scale uses the number of samples", {"scale": lambda q, k, v: len(q) ** -0.5}),
+    (
+        "an input is changed in place: mask",
+        {"align": lambda m: m.unsqueeze_(1) if m.dim() == 3 else m},
+    ),
+    ("float16", {"softmax": lambda s: s.bfloat16().softmax(-1).float()}),
+    ("Two mistakes at once", {"align": lambda m: m, "scale": lambda *_: 1.0}),
+):
+    wrong("one_mask_per_sample", says, per_sample(**steps))
+right(
+    "one_mask_per_sample", per_sample(lambda m: m.view(-1, 1, *m.shape[-2:]) if m.dim() < 4 else m)
+)
+right("one_mask_per_sample", per_sample(hide=-1e9))
+
+
+def leak(
+    change=torch.randn_like,
+    moves=lambda a, b: (a - b).abs().max() > 1e-6,
+    found=lambda i: i,
+    none=-1,
+    last=1,
+):
+    def f(model, x):
+        before = model(x)
+        for i in range(x.size(1) - last):
+            changed = x.clone()
+            changed[:, i + 1 :] = change(x[:, i + 1 :])
+            if moves(model(changed)[:, i], before[:, i]):
+                return found(i)
+        return none
+
+    return f
+
+
+def seeded(model, x):
+    torch.manual_seed(0)
+    noise = torch.randn_like(x)
+    return leak(lambda tail: noise[:, -tail.size(1) :])(model, x)
+
+
+def noise_of_its_own(model, x):
+    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(3), dtype=x.dtype)
+    return leak(lambda tail: noise[:, -tail.size(1) :])(model, x)
+
+
+for says, steps in (
+    ("samples only change places", {"change": lambda tail: tail.flip(0)}),
+    ("features of a position only change places", {"change": lambda tail: tail.flip(-1)}),
+    ("a leak behind a LayerNorm", {"change": lambda tail: tail + torch.randn(*tail.shape[:2], 1)}),
+    (
+        "a leak that reads a difference",
+        {"change": lambda tail: tail + torch.randn(1, 1, tail.size(2))},
+    ),
+    *(
+        ("as rtol does", {"moves": lambda a, b, r=r: not torch.allclose(a, b, rtol=r, atol=1e-6)})
+        for r in (1e-3, 1e-5)
+    ),
+    (
+        "as rtol does",
+        {"moves": lambda a, b: (a - b).abs().max() > 1e-6 * b.abs().max().clamp(min=1)},
+    ),
+    ("or the change is small", {"change": lambda tail: tail + 1e-3 * torch.randn_like(tail)}),
+    *(
+        ("A faint leak goes unseen", {"moves": lambda a, b, t=t: (a - b).abs().max() > t})
+        for t in (2e-6, 1e-5)
+    ),
+    ("A faint leak goes unseen", {"change": lambda tail: tail + 1e-5 * torch.randn_like(tail)}),
+    *(
+        ("rounding counts as a leak", {"moves": lambda a, b, t=t: (a - b).abs().max() > t})
+        for t in (0, 1e-9, 3e-7, 6e-7)
+    ),
+    (
+        "In a mean or sum ups and downs cancel",
+        {"moves": lambda a, b: (a - b).sum(0).abs().max() > 1e-6},
+    ),
+    ("the mean", {"moves": lambda a, b: mse_loss(a, b) > 1e-12}),
+    (
+        "Not every number of a leaking output moves",
+        {"moves": lambda a, b: ((a - b).abs() > 1e-6).all()},
+    ),
+    ("which is a position; return -1", {"none": 0}),
+    ("The last but one position is never looked at", {"last": 2}),
+    ("No leak is found in any model", {"change": lambda tail: tail * INF}),
+    ("expected 0, got the text", {"found": str, "none": "-1"}),
+    ("0 counts as False", {"found": lambda i: i or -1}),
+):
+    wrong("find_the_leak", says, leak(**steps))
+wrong("find_the_leak", "the model takes inputs of shape", lambda model, x: leak()(model, x[:1]))
+wrong(
+    "find_the_leak",
+    "Two tensors meet",
+    leak(moves=lambda a, b: torch.zeros(len(a), 99).add_(a - b).any()),
+)
+for answer in (
+    seeded,
+    noise_of_its_own,
+    leak(),
+    leak(torch.rand_like),
+    leak(lambda tail: 1e9 * torch.randn_like(tail)),
+):
+    right("find_the_leak", answer)
+
+for number in (0.3, 1.5):
+    wrong(
+        "leaking_loss",
+        f"A mean of {number} over 16 positions",
+        "How many positions must guess?",
+        number,
+    )
+wrong("leaking_loss", "cut off after three decimals", 0.244)
+for number in (0.245, 0.2445, [0.2445]):
+    right("leaking_loss", number)
