@@ -19,7 +19,7 @@ LEFT_OUT = {"_build", "build"}
 PROSE = re.compile(r"\b([Cc]hapters? )(\d+(?:(?:, | and | to )\d+)*)\b")
 ENTRY = re.compile(r"(?m)^( *)- file: chapters/(\d\d)_(\w+)$")
 EXERCISES = re.compile(
-    r"(?m)^ *sections:\n(?= *- file: exercises/)|^ *- file: exercises/\d\d_\w+(?:\n|\Z)"
+    r"(?m)^ *sections:\n(?= *- file: exercises/\d\d_)|^ *- file: exercises/\d\d_\w+(?:\n|\Z)"
 )
 
 
@@ -83,7 +83,8 @@ def sorted_chapters(source: str, order: list[str]) -> str:
     head, rest = source.split("CHAPTERS = (\n", 1)
     listed, tail = rest.split(")\n", 1)
     names = re.findall(r'"(\w+)"', listed)
-    lines = "".join(f'    "{name}",\n' for name in order if name in names)
+    others = [name for name in names if name not in order]  # of a notebook without a number
+    lines = "".join(f'    "{name}",\n' for name in [*order, *others] if name in names)
     return f"{head}CHAPTERS = (\n{lines})\n{tail}"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -69,7 +69,9 @@ def memories(objects: Any) -> set[int]:
 
 
 def made_by(function: Callable, *args: Any) -> Allocations:
-    """Call the function without gradients and record what it makes."""
-    with torch.no_grad(), AllocationRecorder(args) as recorder:
+    """Call the function without gradients and record what it makes; what a layer stores is not made."""
+    layer = isinstance(function, nn.Module)
+    held = [*function.parameters(), *function.buffers()] if layer else []
+    with torch.no_grad(), AllocationRecorder((args, held)) as recorder:
         function(*args)
     return recorder.made

@@ -75,6 +75,13 @@ class RemoteAnswer(ABC):
         """
 
 
+class RemoteLayer(ABC):
+    """A layer whose ``forward`` runs in another process; only explicit subclasses count, as of `RemoteAnswer`."""
+
+    @abstractmethod
+    def allocations(self, *args: Any) -> Allocations: ...
+
+
 class LocalAnswer:
     """A function of this process."""
 

@@ -35,9 +35,7 @@ class StandIn(Far, RemoteAnswer):
 
     def allocations(self, *args: Any) -> Allocations:
         """What its call makes on its way, as the other side says."""
-        told = self.peer.ask("measure", self.far_id, list(args))
-        expect(isinstance(told, tuple) and [type(x) for x in told] == [int, int, str, int])
-        return Allocations(*told)
+        return allocations(self.peer, self.far_id, args)
 
     def within(self, most_bytes: int, *args: Any) -> Any:
         """Its result, if it takes no more memory than this beyond its arguments.
@@ -49,6 +47,13 @@ class StandIn(Far, RemoteAnswer):
         held = sum(x.nbytes for x in tensors_in(args))
         with self.peer.limited(most_bytes, held):
             return self.peer.ask("call_held", self.far_id)
+
+
+def allocations(peer: Peer, far_id: int, args: tuple) -> Allocations:
+    """What a call makes on its way, as the other side says."""
+    told = peer.ask("measure", far_id, list(args))
+    expect(isinstance(told, tuple) and [type(x) for x in told] == [int, int, str, int])
+    return Allocations(*told)
 
 
 def outcome(reply: Any, question: Question) -> Outcome:

@@ -8,7 +8,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attngrade.sandbox.calls import StandIn, call, state_of
+from attncourse.grading.allocations import Allocations
+from attncourse.grading.answer import RemoteLayer
+from attngrade.sandbox.calls import StandIn, allocations, call, state_of
 from attngrade.sandbox.peer import Far, Peer
 from attngrade.sandbox.values import named
 from attngrade.sandbox.wire import expect
@@ -23,7 +25,7 @@ class FarClass(type):
         return call(cls.peer, cls.far_id, args, kwargs)
 
 
-class FarModule(nn.Module):
+class FarModule(nn.Module, RemoteLayer):
     """A layer of the submission: parameters, buffers and modes are here, `forward` is over there."""
 
     def __init__(self, peer: Peer, far_id: int):
@@ -45,6 +47,10 @@ class FarModule(nn.Module):
 
     def forward(self, *args, **kwargs):
         return call(self.peer, self.far_id, args, kwargs, state_of(self))
+
+    def allocations(self, *args) -> Allocations:
+        """What `forward` makes on its way with the numbers of its last call, as the other side says."""
+        return allocations(self.peer, self.far_id, args)
 
 
 def put(layer: nn.Module, how: str, name: str, x: Any) -> None:

@@ -47,7 +47,8 @@ def listed(house) -> list[tuple[str, str]]:
     for entry in entries:
         page = entry["file"].replace("chapters/", "exercises/")
         expected = [{"file": page}] if (house / f"{page}.ipynb").exists() else []
-        assert entry.get("sections", []) == expected
+        below = [x for x in entry.get("sections", []) if re.match(r"exercises/\d\d_", x["file"])]
+        assert below == expected
     found = [entry["file"].removeprefix("chapters/").partition("_") for entry in entries]
     return [(number, name) for number, _, name in found]
 

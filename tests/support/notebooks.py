@@ -1,5 +1,6 @@
 """The notebooks of the course, for the tests that read them."""
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -27,8 +28,8 @@ OLD = [path for path in CHAPTERS if path not in TAUGHT]
 
 
 def chapter(path: Path) -> str:
-    """``multi_head`` for 03_multi_head.ipynb: the name without the number, which is only the order."""
-    return path.stem.partition("_")[2]
+    """``multi_head`` for 03_multi_head.ipynb: the name without the number, which is only the order, if there is one."""
+    return re.sub(r"^\d\d_", "", path.stem)
 
 
 def each(paths):

@@ -31,6 +31,7 @@ CHAPTERS = (
     "multi_token",
     "linear",
     "gated_delta",
+    "capstone",
 )
 
 

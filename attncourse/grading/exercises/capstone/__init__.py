@@ -1,0 +1,8 @@
+"""The exercises of the capstone: a decoder of one's own, from the first layer to an explained head."""
+
+# In the order of the notebook.
+ORDER = (
+    "decoder",
+    "write",
+    "own_attention",
+)

@@ -1,0 +1,290 @@
+"""Exercise decoder: the layers of the course put together, judged by what a decoder does."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from attncourse.grading.compare import Described
+from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
+from attncourse.grading.exercises.capstone._net import Decoder, changed
+from attncourse.grading.exercises.capstone._properties import (
+    IS_CLASS,
+    IS_MODULE,
+    VOCAB,
+    built,
+    causal,
+    close,
+    drawn_into,
+    influence,
+    random_tokens,
+    reads_all,
+    shape_of,
+)
+from attncourse.grading.inputs import seeded
+
+SHAPE = "logits have shape (b, n, vocab) and are finite"
+CAUSAL, READS = "no position reads a later token", "the last position reads every token"
+ORDER = "with one layer, the order of earlier tokens matters"
+PREFIX = "the beginning of a text gets the same logits as in the whole text"
+LONG = "texts of 1 and of length tokens are read"
+BATCH, TWICE = "samples of a batch are apart", "asked twice, it answers the same"
+STORED = "all numbers that it computes with are parameters"
+LAYERS, HEADS = "each layer brings its own parameters", "num_heads matters"
+GRADIENT = "every parameter gets a gradient"
+START = "untrained, its loss is near log(vocab)"
+NAMES = (
+    IS_CLASS, IS_MODULE, SHAPE, TWICE, CAUSAL, READS, ORDER, PREFIX, LONG, BATCH, STORED, LAYERS, HEADS, GRADIENT, START,
+)  # fmt: skip
+LENGTH = 16
+
+
+def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
+    """What decoders of a few sizes do with random parameters, and one with its own."""
+    yield from built(answer)
+    tokens, g = random_tokens(seed, "tokens", 3, 11), seeded(seed, "parameters")
+    model = drawn_into(answer(VOCAB, 12, 2, 2, LENGTH), g)
+    yield from looks(answer, model, tokens, g, seed)
+    yield GRADIENT, gradients(model, tokens)
+    yield START, start(answer, seed)
+
+
+@torch.no_grad()
+def looks(answer, model, tokens, g, seed) -> Iterator[tuple[str, Any]]:
+    """The facts for which no gradient is needed."""
+    logits = model(tokens.clone())
+    yield SHAPE, shape_of(logits, tokens)
+    yield TWICE, close(model(tokens.clone()), logits)
+    moves = influence(model, tokens[:1])
+    yield CAUSAL, causal(moves)
+    yield READS, reads_all(moves)
+    yield ORDER, in_order(drawn_into(answer(VOCAB, 12, 3, 1, LENGTH), g), tokens)
+    yield PREFIX, close(model(tokens[:, :5].clone()), logits[:, :5])
+    yield LONG, all_lengths(model, seed)
+    yield BATCH, close(model(tokens[1:2].clone()), logits[1:2])
+    again = with_numbers_of(model, answer(VOCAB, 12, 2, 2, LENGTH))
+    yield STORED, again is not None and close(again(tokens.clone()), logits)
+    counts = [size(answer(VOCAB, 12, 2, k, LENGTH)) for k in (1, 2, 3)]
+    yield LAYERS, counts[2] - counts[1] == counts[1] - counts[0] > 0
+    other = with_numbers_of(model, answer(VOCAB, 12, 3, 2, LENGTH))
+    yield HEADS, other is None or not close(other(tokens.clone()), logits)
+
+
+def in_order(model, tokens) -> bool:
+    """Do the last logits move when the first two tokens change places?"""
+    swapped = tokens[:, [1, 0, *range(2, tokens.size(1))]]
+    return not close(model(swapped)[:, -1], model(tokens.clone())[:, -1])
+
+
+def all_lengths(model, seed: int) -> bool:
+    """Do the shortest and the longest text get logits?"""
+    for n in (1, LENGTH):
+        tokens = random_tokens(seed, f"length {n}", 2, n)
+        if (found := shape_of(model(tokens.clone()), tokens)) is not True:
+            return found
+    return True
+
+
+def size(model) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def with_numbers_of(model, other):
+    """The other model with the numbers of the first; None where their parameters have other shapes."""
+    known = dict(model.named_parameters())
+    theirs = dict(other.eval().named_parameters())
+    if {k: p.shape for k, p in known.items()} != {k: p.shape for k, p in theirs.items()}:
+        return None
+    for name, p in theirs.items():
+        p.data = known[name].data.clone()
+    return other
+
+
+def gradients(model, tokens) -> bool | Described:
+    """True where a loss reaches every parameter."""
+    F.cross_entropy(model(tokens.clone()).flatten(0, 1), tokens.roll(-1, 1).flatten()).backward()
+    none = [name for name, p in model.named_parameters() if p.grad is None]
+    return not none or Described(f"none reaches some: {', '.join(none)}")
+
+
+@torch.no_grad()
+def start(answer, seed: int) -> bool | str:
+    """True where the loss of the model as it is built is that of a guess."""
+    model = answer(VOCAB, 48, 4, 2, 32).eval()
+    tokens = random_tokens(seed, "start", 8, 32)
+    loss = F.cross_entropy(model(tokens[:, :-1].clone()).flatten(0, 1), tokens[:, 1:].flatten())
+    above = loss.item() - math.log(VOCAB)
+    return abs(above) < 0.8 or f"it is far {'above' if above > 0 else 'below'}"
+
+
+ACCEPTED = Accepted(learned_positions=Decoder)
+
+
+def sinusoids(length: int, width: int):
+    """Sines and cosines of places, (length, width)."""
+    angle = torch.arange(length)[:, None] / 50 ** (torch.arange(0, width, 2) / width)
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :width]
+
+
+class Sinusoids(Decoder):
+    """Positions without parameters, in a buffer."""
+
+    def make_positions(self, embed_dim, length):
+        self.register_buffer("position", sinusoids(length, embed_dim))
+
+    def embed(self, tokens, start):
+        return self.token(tokens) + self.position[start : start + tokens.size(1)]
+
+
+class Rotary(Decoder):
+    """Queries and keys are turned."""
+
+    def make_positions(self, embed_dim, length):
+        pass
+
+    def embed(self, tokens, start):
+        return self.token(tokens)
+
+    def mix(self, query, key, value, visible):
+        at = torch.arange(query.size(2))[:, None] / 20 ** (torch.arange(query.size(-1) // 2) / 3)
+        turned = [torch.cat([a * at.cos() - b * at.sin(), a * at.sin() + b * at.cos()], -1)
+                  for a, b in (x.chunk(2, -1) for x in (query, key))]  # fmt: skip
+        return F.scaled_dot_product_attention(*turned, value, is_causal=True)
+
+
+class OfTorch(nn.Module):
+    """Encoder layers of torch with a causal mask."""
+
+    def __init__(self, vocab, embed_dim, num_heads, layers, length):
+        super().__init__()
+        self.token, self.position = nn.Embedding(vocab, embed_dim), nn.Embedding(length, embed_dim)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(embed_dim, num_heads, 4 * embed_dim, batch_first=True, norm_first=True)
+            for _ in range(layers)
+        )  # fmt: skip
+        self.head = nn.Linear(embed_dim, vocab, bias=False)
+
+    def forward(self, tokens):
+        n = tokens.size(1)
+        x = self.token(tokens) + self.position.weight[:n]
+        hidden = torch.ones(n, n).triu(1).bool()
+        for layer in self.layers:
+            x = layer(x, src_mask=hidden)
+        return self.head(x)
+
+
+class HeadByHead(Decoder):
+    """A head at a time, and a head that shares its matrix with the embedding, which starts small."""
+
+    def __init__(self, vocab, embed_dim, *sizes):
+        super().__init__(vocab, embed_dim, *sizes)
+        nn.init.normal_(self.token.weight, std=0.05)
+        self.head = nn.Linear(embed_dim, vocab, bias=False)
+        self.head.weight = self.token.weight
+
+    def mix(self, query, key, value, visible):
+        heads = zip(query.unbind(1), key.unbind(1), value.unbind(1), strict=True)
+        one = super().mix
+        return torch.stack([one(q, k, v, visible) for q, k, v in heads], 1)
+
+
+ACCEPTED |= {x.__name__: x for x in (Sinusoids, Rotary, OfTorch, HeadByHead)}
+
+
+def reading(visible):
+    """Another mask."""
+    return changed(Decoder, visible=lambda self, n, m, start: visible(n))
+
+
+def giving(answer):
+    """Something else instead of the logits."""
+    return changed(Decoder, answer=lambda self, logits, kept, tokens, cache: answer(logits))
+
+
+def triangle(n, shift=0):
+    return torch.ones(n, n).tril(shift).bool()
+
+
+def one_head(self, query, key, value, visible):
+    """All heads at once, as if there were one."""
+    query, key, value = (x.transpose(1, 2).flatten(2)[:, None] for x in (query, key, value))
+    mixed = Decoder.mix(self, query, key, value, visible)
+    return mixed[:, 0].unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+def over_batch(self, query, key, value, visible):
+    """As a layer does that takes the batch for the sequence."""
+    turned = (x.transpose(0, 2) for x in (query, key, value))
+    return Decoder.mix(self, *turned, triangle(len(query))).transpose(0, 2)
+
+
+class Tied(Decoder):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.head.weight = self.token.weight
+
+
+class Listed(Decoder):
+    """Its blocks stand in a plain list."""
+
+    def make_blocks(self, embed_dim, layers):
+        return [self.block(embed_dim) for _ in range(layers)]
+
+
+def embedding(place):
+    """Other vectors for the tokens."""
+    return changed(Decoder, embed=lambda self, tokens, start: place(self, tokens))
+
+
+def at(tokens):
+    return torch.arange(tokens.size(1))
+
+
+MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
+    ("This is an instance; pass the class.", Decoder(VOCAB, 12, 2, 1, LENGTH)),
+    ("It builds no torch.nn.Module; let the class inherit from it.", dict),
+    ("There is no causal mask: every position reads the whole text.", reading(lambda n: triangle(n, n))),
+    ("The mask is one place off: a position reads the token that it is to predict.", reading(lambda n: triangle(n, 1))),
+    ("A position does not read itself, so the first has nothing to read and becomes NaN; the diagonal is visible.",
+     reading(lambda n: triangle(n, -1))),
+    ("A position reads only itself; attention should mix what came before.", reading(lambda n: torch.eye(n).bool())),
+    ("Nothing says where a token stands: the order of earlier tokens is lost. Add positions.",
+     embedding(lambda self, t: self.token(t) + 0 * self.position(at(t)))),
+    ("Positions are counted from the end, so they move as the text grows; count from the start.",
+     embedding(lambda self, t: self.token(t) + self.position(at(t).flip(0)))),
+    ("The positions do not reach as far as length says.",
+     embedding(lambda self, t: self.token(t) + self.position.weight[:12][at(t)])),
+    ("No gradient reaches some parameters: something is detached, or made and never used.",
+     embedding(lambda self, t: self.token(t).detach() + self.position(at(t)))),
+    ("num_heads changes nothing: split the vectors into heads before the scores.", changed(Decoder, mix=one_head)),
+    ("Attention runs over the samples of the batch instead of the tokens.", changed(Decoder, mix=over_batch)),
+    ("All layers are one block, used again and again; build a block for each.",
+     changed(Decoder, make_blocks=lambda self, e, k: nn.ModuleList([self.block(e)] * k))),
+    ("The blocks stand in a plain list, where parameters() does not find them; use torch.nn.ModuleList.", Listed),
+    ("The head shares the matrix of the embedding, whose numbers are too large for that: the untrained loss is far "
+     "above log(vocab). Start the matrix smaller.", Tied),
+    ("The samples of a batch are normed together; norm each vector by itself.",
+     giving(lambda x: x - x.mean(0, keepdim=True))),
+    ("Something random is left in evaluation mode; use torch.nn.Dropout, which knows the mode.",
+     giving(lambda x: F.dropout(x, 0.3))),
+    ("These are probabilities; return the logits, and let the loss take the softmax.", giving(lambda x: x.softmax(-1))),
+    ("Only the last position is answered; return logits for all, (b, n, vocab).", giving(lambda x: x[:, -1])),
+    ("The axes are exchanged; the vocabulary comes last.", giving(lambda x: x.mT)),
+    ("More than the logits is returned; here it is the logits alone.", giving(lambda x: (x, None))),
+))  # fmt: skip
+
+EXERCISE = Exercise(
+    name="decoder", answer="Decoder", title="A decoder", kind="Implement",
+    points=3, difficulty=3, minutes=50, needs="chapters 1 to 5",
+    judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
+    hints=("Begin with a block: a norm, causal attention of several heads, a residual; a norm, a feed-forward network, a "
+           "residual. A decoder is embeddings, a ModuleList of blocks, a last norm and a linear layer.",
+           "Projections q, k, v; split into heads with unflatten(-1, (num_heads, -1)).transpose(1, 2); scores, a mask "
+           "torch.ones(n, n).tril(), softmax, values; transpose back, flatten(2), an output projection.",
+           "x = token(tokens) + position(torch.arange(n)); for block in blocks: x = x + block.attend(block.norm1(x)); "
+           "x = x + block.feed(block.norm2(x)); return head(norm(x))."),
+)  # fmt: skip

@@ -1,0 +1,169 @@
+"""Exercise own_attention: another attention in the decoder, with a cache of at most half the size."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from attncourse.grading.compare import Described
+from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
+from attncourse.grading.exercises.capstone._net import Net, changed
+from attncourse.grading.exercises.capstone._properties import (
+    IS_CLASS,
+    IS_MODULE,
+    VOCAB,
+    built,
+    random_tokens,
+)
+from attncourse.grading.exercises.capstone._writing import (
+    STEP,
+    WRITES,
+    numbers_in,
+    one_step,
+    writes,
+    written,
+)
+from attncourse.grading.exercises.capstone.write import Inputs, joined, slips
+from attncourse.grading.inputs import seeded
+
+LENGTH, WIDTH, HEADS, LAYERS = 48, 24, 4, 2
+READS = "the last position reads the tokens before it"
+SIZE = "the cache is at most half of that of multi-head attention"
+NAMES = IS_CLASS, IS_MODULE, *WRITES[:4], READS, *WRITES[4:], SIZE, STEP
+
+
+def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
+    """What a decoder with any attention writes with random parameters."""
+    yield from built(answer)
+    tokens, g = random_tokens(seed, "tokens", 3, LENGTH), seeded(seed, "parameters")
+
+    def make(layers):
+        return answer(VOCAB, WIDTH, HEADS, layers, LENGTH)
+
+    yield from writes(make, tokens, g, lambda moves: [(READS, bool((moves[-3:, -1] > 1e-6).all()))])
+    yield SIZE, size(make(LAYERS), tokens[:1])
+    yield STEP, one_step(answer, seed)
+
+
+@torch.no_grad()
+def size(model, tokens) -> bool | Described:
+    """True where the cache of a whole text has half as many numbers as its keys and values, or fewer."""
+    found = numbers_in(written(model, tokens, [LENGTH - 1, 1])[1])
+    most = LAYERS * LENGTH * WIDTH
+    return found <= most + 4 * LENGTH or Described(
+        f"too many numbers: {found}, and {most} are half"
+    )
+
+
+class Grouped(Net):
+    """Two query heads share a key and a value."""
+
+    def __init__(self, vocab, embed_dim, num_heads, layers, length):
+        self.kv_heads = num_heads // 2
+        super().__init__(vocab, embed_dim, num_heads, layers, length)
+
+
+class OneForAllHeads(Net):
+    """Multi-query attention."""
+
+    kv_heads = 1
+
+
+class Window(Net):
+    """A token reads itself and those before it, ``length // 2`` in all; with a place in each pair."""
+
+    def start(self, cache):
+        return cache[0][2] if cache else 0
+
+    def join(self, old, new):
+        self.place = (old[2] if old else 0) + new[0].size(2)
+        return super().join(old and old[:2], new)
+
+    def keep(self, pair, old, new):
+        return (*(x[:, :, -(self.length // 2) :] for x in pair), self.place)
+
+    def visible(self, n, m, start):
+        apart = torch.arange(m - n, m)[:, None] - torch.arange(m)
+        return (apart >= 0) & (apart < self.length // 2)
+
+
+class Latent(Net):
+    """Keys and values are made of a vector of half the width, which is cached."""
+
+    def block(self, e):
+        block = super().block(e)
+        block["down"], block["kv"] = nn.Linear(e, e // 2), nn.Linear(e // 2, 2 * e)
+        return block
+
+    def start(self, cache):
+        return cache[0].size(1) if cache else 0
+
+    def attention(self, block, x, old, start, number):
+        latent = block["down"](x)
+        latent = latent if old is None else torch.cat([old, latent], 1)
+        query = block["q"](x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        pair = block["kv"](latent).unflatten(-1, (2 * self.heads, -1)).transpose(1, 2).chunk(2, 1)
+        mixed = self.mix(query, *pair, self.visible(x.size(1), latent.size(1), start))
+        return block["out"](mixed.transpose(1, 2).flatten(2)), latent
+
+
+class Linear(Net):
+    """Without a softmax: what was read is a matrix and a vector, whatever the length of the text."""
+
+    def start(self, cache):
+        return cache[0][2] if cache else 0
+
+    def attention(self, block, x, old, start, number):
+        query = block["q"](x).unflatten(-1, (self.heads, -1)).transpose(1, 2).exp()
+        key, value = block["kv"](x).unflatten(-1, (2 * self.heads, -1)).transpose(1, 2).chunk(2, 1)
+        key = key.exp()
+        state = torch.einsum("bhnd,bhne->bhnde", key, value).cumsum(2)
+        total = key.cumsum(2)
+        if old:
+            state, total = state + old[0][:, :, None], total + old[1][:, :, None]
+        mixed = torch.einsum("bhnd,bhnde->bhne", query, state)
+        mixed = mixed / torch.einsum("bhnd,bhnd->bhn", query, total)[..., None]
+        kept = state[:, :, -1], total[:, :, -1], start + x.size(1)
+        return block["out"](mixed.transpose(1, 2).flatten(2)), kept
+
+
+ACCEPTED = Accepted(
+    {x.__name__: x for x in (Grouped, OneForAllHeads, Window, Latent, Linear, Inputs)}
+)
+
+
+def trimmed(**steps):
+    """The window with other steps."""
+    return changed(Window, **steps)
+
+
+MISTAKES = Mistakes([
+    *slips(Grouped),
+    *(Mistake("The cache is as large as that of multi-head attention, or larger; heads that share keys and values "
+              "are repeated after the cache, not before it.", answer)
+      for answer in (Net, joined(keep=lambda pair, old, new: tuple(x.repeat_interleave(2, 1) for x in pair),
+                                 join=lambda old, new: Net.join(None, old and [x[:, ::2] for x in old], new),
+                                 base=Grouped))),
+    Mistake("The cache is cut to a window, but with the whole text at once every token reads everything; both need the "
+            "same window.", trimmed(visible=Net.visible)),
+    Mistake("The cache is cut shorter than the window that the mask allows.",
+            trimmed(keep=lambda self, pair, old, new: (*(x[:, :, -4:] for x in pair), self.place))),
+    Mistake("Positions are counted by what is left in the cache; once it is cut, they stand still. Hand on the place in "
+            "the text, too.", trimmed(start=lambda self, cache: cache[0][0].size(2) if cache else 0)),
+    Mistake("A token reads only itself; a window holds those before it, too.",
+            trimmed(visible=lambda self, n, m, start: torch.eye(m).bool()[m - n :])),
+])  # fmt: skip
+
+EXERCISE = Exercise(
+    name="own_attention", answer="Slim", title="An attention of your choice", kind="Implement",
+    points=1, difficulty=4, minutes=30, needs="one of the chapters 7 to 19",
+    judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
+    hints=("The smallest change is to share: make keys and values for half of the heads, cache them so, and repeat them "
+           "for the heads that read them when you compute the scores.",
+           "key.repeat_interleave(2, dim=1) gives query head h the key head h // 2. The linear layers of keys and values "
+           "become half as wide.",
+           "With a window instead: mask what is more than length // 4 tokens back, keep that many keys, and hand on the "
+           "place in the text as a number, because the length of the cache no longer says it."),
+)  # fmt: skip
