@@ -115,8 +115,9 @@ def language_model(contender: Contender) -> LanguageModel:
 
 
 def recaller(contender: Contender) -> Recaller:
-    """One layer that is to recall; without positions, so that nothing but keys can help."""
-    return Recaller(embed_dim=RECALL_WIDTH, num_heads=RECALL_HEADS, attention=contender.maker())
+    """One layer that is to recall, or one of each kind; without positions, so that nothing but keys can help."""
+    sizes = {"embed_dim": RECALL_WIDTH, "num_heads": RECALL_HEADS, "layers": len(contender.types)}
+    return Recaller(attention=contender.maker(), **sizes)
 
 
 def run(name: str, seed: int, seconds: float, recall_seconds: float) -> dict[str, float]:

@@ -100,13 +100,17 @@ def test_flops_are_those_that_torch_counts(name):
     size = Size(128, 4, 512, latent=64, rotary=16, kernel=(3, 5))
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         made(name, size)(torch.randn(1, size.length, size.embed_dim))
-    chunks = 1.35 if "linear" in name or "delta" in name else 1.02  # they also multiply within a chunk
+    chunks = (
+        1.35 if "linear" in name or "delta" in name else 1.02
+    )  # they also multiply within a chunk
     said = VARIANTS[name].flops(size)
     assert said / 1.02 <= counter.get_total_flops() <= said * chunks
 
 
 def test_hops_are_those_of_the_mask():
-    window = masks.dense(masks.sliding_window(SMALL.window - 1, 0), 1, 1, SMALL.length, SMALL.length)
+    window = masks.dense(
+        masks.sliding_window(SMALL.window - 1, 0), 1, 1, SMALL.length, SMALL.length
+    )
     assert VARIANTS["sliding window"].hops(SMALL) == hops(window[0, 0])[-1, 0]
     assert VARIANTS["window and global tokens"].hops(SMALL) == 2
 
@@ -141,4 +145,6 @@ def test_what_contenders_keep_agrees_with_the_table():
         variant = VARIANTS.get(names.get(name, name))
         if variant and variant.keeps:
             more = size.embed_dim if name == "linear" else 0
-            assert contender.kept(512, race.HEADS, size.head_dim) == variant.keeps(size) + more, name
+            assert contender.kept(512, race.HEADS, size.head_dim) == variant.keeps(size) + more, (
+                name
+            )
