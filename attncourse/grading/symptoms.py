@@ -39,6 +39,14 @@ MEANS = (
      "not from an example."),
     ("view size is not compatible", "view cannot read across a transpose or another exchange of axes: call .contiguous() before it, or use "
      "reshape or flatten."),
+    ("before Module.__init__() call", "The class is a module of torch, which must be set up first: begin __init__ with "
+     "super().__init__()."),
+    ("'Tensor' object is not callable", "A tensor is called as if it were a function. Was a result passed to check, instead of the "
+     "function or class itself?"),
+    ("'tuple' object is not callable", "A tuple is called as if it were a function. Were results passed to check, instead of the "
+     "function or class itself?"),
+    ("positional argument", "A function or class takes other arguments than it is called with: compare the first line of yours with the "
+     "stub."),
     ("modified by an inplace operation", "A tensor is changed in place that the gradient still needs: write a = a + b, not a += b."),
 )  # fmt: skip
 # bfloat16 keeps 8 bits; a few roundings in a row lose two or three of them.
@@ -52,6 +60,8 @@ def symptom(expected: dict[str, Any], seen: dict[str, Any]) -> str:
         for what in expected
         if what in seen and what.endswith(", output") and not same(expected[what], seen[what])
     ]
+    if said := _raised_alike(expected, seen):
+        return said
     if not pairs:
         typed = [
             (what, x, seen[what])
@@ -86,6 +96,19 @@ def _raised(pairs, calls: int) -> str:
     errors = [s.message for _, _, s in pairs if isinstance(s, Raised)]
     if 2 * len(errors) < len(pairs):
         return ""
+    found = {next((means for words, means in MEANS if words in error), "") for error in errors}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _raised_alike(expected: dict, seen: dict) -> str:
+    """One error wherever something else than a result of a call was asked, and what it means."""
+    errors = [
+        x.message
+        for what, x in seen.items()
+        if isinstance(x, Raised)
+        and not isinstance(expected.get(what), Raised)
+        and not what.endswith(", output")
+    ]
     found = {next((means for words, means in MEANS if words in error), "") for error in errors}
     return found.pop() if len(found) == 1 else ""
 
@@ -277,8 +300,14 @@ def _changed(expected: dict, seen: dict) -> str:
     changed = {
         seen[what] for what in expected if what.endswith(kept) and seen.get(what, True) is not True
     }
-    names = sorted(str(x).removeprefix("no, ").removesuffix(" changed") for x in changed)
-    return f"The results are right, but an input is changed in place: {names[0]}." if names else ""
+    named = [str(x).removeprefix("no, ").removesuffix(" changed").split(" and ") for x in changed]
+    names = sorted({name for names in named for name in names})
+    which = "an input is" if len(names) == 1 else "inputs are"
+    return (
+        f"The results are right, but {which} changed in place: {' and '.join(names)}."
+        if names
+        else ""
+    )
 
 
 def _lost_gradient(expected: dict, seen: dict) -> str:
