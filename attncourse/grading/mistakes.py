@@ -6,7 +6,7 @@ A family replaces one step of `attncourse.grading.recipe.Recipe` in every way th
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -403,6 +403,6 @@ def clamped(right: Recipe) -> Found:
         )
 
 
-def alone(mistakes: list[Mistake]) -> list[Mistake]:
+def alone(mistakes: Iterable[Mistake]) -> list[Mistake]:
     """The same mistakes, which are not looked for in pairs: that would cost too much where they are many."""
     return [Mistake(mistake.says, mistake.answer) for mistake in mistakes]
