@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.gated_delta._tables import Table, Tables, between, later
 from attncourse.grading.inputs import seeded
-from attncourse.grading.mistakes import alone
 from attncourse.grading.observe import Case
+from attncourse.grading.slips import alone
 from attncourse.spec_linear import state_space
 
 CALLS = (  # what is special, b h n, the range of the log-decays, gradients

@@ -9,8 +9,8 @@ from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.gated_delta._steps import Step, Steps, behind, outer, read
 from attncourse.grading.exercises.gated_delta._token import RARE, SLIPS
 from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.mistakes import alone
 from attncourse.grading.observe import Case
+from attncourse.grading.slips import alone
 
 CALLS = (  # what is special, b h d e, beta, log-decay, gradients
     ("2 samples, 3 heads, a state of 4 by 5", (2, 3, 4, 5), None, None, True),

@@ -10,8 +10,8 @@ from attncourse.grading.exercises.gated_delta._exponents import EXPONENTS, read_
 from attncourse.grading.exercises.gated_delta._steps import behind
 from attncourse.grading.exercises.gated_delta._tables import between, later
 from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.mistakes import alone
 from attncourse.grading.observe import Case
+from attncourse.grading.slips import alone
 
 CALLS = (  # what is special, b h n d e, the range of the log-decays, gradients
     ("4 tokens behind a state", (1, 2, 4, 3, 7), (-1.2, -0.2), True),

@@ -10,8 +10,8 @@ from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.global_local._steps import Plan, largest
 from attncourse.grading.exercises.global_local._tables import Tables, tables
 from attncourse.grading.inputs import seeded
-from attncourse.grading.mistakes import alone
 from attncourse.grading.observe import Case
+from attncourse.grading.slips import alone
 
 
 def definition(draws, num_random):
