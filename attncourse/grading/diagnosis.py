@@ -95,7 +95,11 @@ class Diagnosis:
         failing that, a mistake counts that shows the same wherever the answer did not raise.
         """
         answer = marked(seen)
-        gave = any(isinstance(x, Tensor | tuple) for x in seen.values())
+        right = self.expected
+        gave = any(
+            not isinstance(x, Raised) and what in right and difference(right[what], x)
+            for what, x in seen.items()
+        )
         for mistake, shown in chain(self.single, self.double if gave else ()):
             if shown.agrees(answer):
                 return mistake.says, ""
