@@ -5,16 +5,13 @@ is right when it shows what the specification shows. When it is not, the known m
 the same way: one that shows exactly the same names what went wrong.
 """
 
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import index
 from typing import Any, Protocol
 
-from torch import Tensor
-
-from attncourse.grading.answer import RemoteAnswer
+from attncourse.grading.callable import no_function, signature
 from attncourse.grading.compare import Close, Raised, difference
 from attncourse.grading.diagnosis import Diagnosis, Mistake, Observations
 from attncourse.grading.isolation import torch_defaults
@@ -31,7 +28,6 @@ from attncourse.grading.verdict import Verdict, left_out
 
 # Added to every seed: an answer that seeds torch with 0 must not draw the inputs of its judge.
 SEEDS = 0x5EED_0000
-signature = lru_cache(inspect.signature)  # it takes as long as many a call
 GIVEN = "the answer"  # shown where the answer is no function and should be one
 
 
@@ -75,34 +71,6 @@ class Calls:
         seen = dict(self.observe(in_float64(self.spec), seed))
         # Where the definition refuses, any error of its kind is right, whatever it says.
         return {k: Raised(x.kind) if isinstance(x, Raised) else x for k, x in seen.items()}
-
-
-def no_function(answer: Any, spec: Callable, cases: list[Case]) -> str:
-    """Why an answer cannot be called like the definition in any of the cases; '' where it can be."""
-    if not callable(answer) or isinstance(answer, Tensor | tuple | list):
-        kind = type(answer).__name__
-        return f"expected a function, got {kind}; pass the function itself, uncalled"
-    if isinstance(answer, RemoteAnswer) or any(takes(answer, x.args, x.kwargs) for x in cases):
-        return ""
-    most = max(cases, key=lambda x: len(x.args) + len(x.kwargs))
-    names = ", ".join([*list(signature(spec).parameters)[: len(most.args)], *most.kwargs])
-    return f"it is called with ({names}), but yours takes {takes_what(answer)}"
-
-
-def takes(answer: Callable, args: tuple, kwargs: dict[str, Any]) -> bool:
-    """May it be called with these arguments, as far as can be known without calling it?"""
-    try:
-        inspect.signature(answer).bind(*args, **kwargs)
-    except TypeError:
-        return False
-    except Exception:  # it has no signature, or one that cannot be told
-        return True
-    return True
-
-
-def takes_what(answer: Callable) -> str:
-    """The arguments of a function, as it was written."""
-    return f"({', '.join(map(str, inspect.signature(answer).parameters.values()))})"
 
 
 @lru_cache(maxsize=64)
@@ -317,15 +285,11 @@ def differences(expected: Observations, seen: Observations) -> list[str]:
     found = [sentence for sentence in shared if sentence]
     outputs = [sentence for sentence in found if ", gradient" not in sentence]
     missing = [
-        f"{what}: {_error(seen[what]) if isinstance(seen.get(what), Raised) else 'nothing was found'}"
+        f"{what}: {difference(True, seen[what]) if isinstance(seen.get(what), Raised) else 'nothing was found'}"
         for what in expected.keys() ^ seen.keys()
     ]
     given = [f"{GIVEN}: {seen[GIVEN]}"] if GIVEN in seen else []
     return given or outputs or found or sorted(missing)
-
-
-def _error(error: Raised) -> str:
-    return difference(True, error)
 
 
 def _sentence(what: str, expected: Any, seen: Any) -> str:
