@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attncourse.grading.callable import takes, takes_what
 from attncourse.grading.compare import Raised
-from attncourse.grading.exercise import takes, takes_what
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case, NotAttempted, calls_of, observe_call, run
 from attncourse.grading.recipe import Recipe
