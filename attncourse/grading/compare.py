@@ -99,7 +99,7 @@ def _difference_tuple(expected: tuple, seen: Any) -> str:
     if not isinstance(seen, tuple) or len(seen) != len(expected):
         return f"expected {len(expected)} results, got {_short(seen)}"
     for k, (e, s) in enumerate(zip(expected, seen, strict=True)):
-        problem = difference(e, s)
+        problem = "it is None" if s is None is not e else difference(e, s)
         if problem:
             return f"result {k + 1} of {len(expected)}: {problem}"
     return ""
@@ -109,7 +109,7 @@ def _difference_number(expected: Close, seen: Any) -> str:
     if isinstance(seen, str):
         return f"expected a number, got the text {seen!r}; write it without quotes"
     if not isinstance(seen, Close):
-        return f"expected a number, got {_short(seen)}"
+        return f"expected {_count(expected.value)}, got {_short(seen)}{_what_to_do(seen)}"
     if seen.value.shape != expected.value.shape:
         return f"expected {_count(expected.value)}, got {_count(seen.value)}"
     right = torch.isclose(seen.value, expected.value, rtol=expected.rtol, atol=expected.atol)
@@ -119,6 +119,13 @@ def _difference_number(expected: Close, seen: Any) -> str:
         return f"{_short(seen.value)} is not right"
     wrong = [str(k + 1) for k, good in enumerate(right.flatten().tolist()) if not good]
     return f"{len(wrong)} of {right.numel()} are not right: number {', '.join(wrong)}"
+
+
+def _what_to_do(seen: Any) -> str:
+    """How a number comes of what stands in its place, if that is plain."""
+    if callable(seen) and not isinstance(seen, Tensor):
+        return "; that is a function or a class, pass the number that it gives"
+    return "; that is a dict, pass its numbers" if isinstance(seen, dict) else ""
 
 
 def _difference_tensor(expected: Tensor, seen: Any) -> str:
@@ -169,4 +176,6 @@ def _short(x: Any) -> str:
 
 
 def _count(x: Tensor) -> str:
-    return "one number" if x.dim() == 0 else f"numbers of shape {tuple(x.shape)}"
+    if x.dim() < 2:
+        return "one number" if x.dim() == 0 else f"{x.numel()} numbers"
+    return f"numbers of shape {tuple(x.shape)}"

@@ -91,11 +91,16 @@ class Diagnosis:
     def of(self, seen: Observations) -> tuple[str, str]:
         """The sentence of the mistake that shows the same, and what is noticed where there is none.
 
-        Two mistakes at once are tried when no single one agrees; failing that, a mistake counts that
-        shows the same wherever the answer did not raise.
+        Two mistakes at once are tried when no single one agrees, unless the answer did nothing but raise;
+        failing that, a mistake counts that shows the same wherever the answer did not raise.
         """
         answer = marked(seen)
-        for mistake, shown in chain(self.single, self.double):
+        right = self.expected
+        gave = any(
+            not isinstance(x, Raised) and what in right and difference(right[what], x)
+            for what, x in seen.items()
+        )
+        for mistake, shown in chain(self.single, self.double if gave else ()):
             if shown.agrees(answer):
                 return mistake.says, ""
         if says := self._where_it_ran(seen):
@@ -110,22 +115,30 @@ class Diagnosis:
         ran = {what: x for what, x in seen.items() if not isinstance(x, Raised)}
         right = self.expected
         wrong = [what for what in ran if what not in right or difference(right[what], ran[what])]
-        if len(ran) == len(seen) or not wrong:
+        # A yes, a number or a shape is shared by many mistakes; the numbers of a tensor, or words, are not.
+        found = [x for what in wrong for x in parts(ran[what])]
+        fine = any(isinstance(x, str) or isinstance(x, Tensor) and x.numel() > 3 for x in found)
+        if len(ran) == len(seen) or not fine:
             return ""
         answer = marked(ran)
         return next((mistake.says for mistake, x in self.single if x.agrees(answer, False)), "")
 
 
+def parts(result: Any) -> tuple:
+    """The results of a call, several or one."""
+    return result if isinstance(result, tuple) else (result,)
+
+
 def pairs_of(mistakes: list[Mistake]) -> list[Mistake]:
     """Any two of the mistakes that replace different steps, made at once."""
-    parts = [mistake for mistake in mistakes if mistake.steps]
+    made = [mistake for mistake in mistakes if mistake.steps]
     return [
         Mistake(
             f"Two mistakes at once. {one.says} {other.says}",
             replace(one.answer, **other.steps),
             {**one.steps, **other.steps},
         )
-        for one, other in combinations(parts, 2)
+        for one, other in combinations(made, 2)
         if not one.steps.keys() & other.steps.keys()
     ]
 
@@ -139,12 +152,12 @@ def fingerprint(result: Any) -> tuple | str | bool | None:
     """
     if isinstance(result, str | bool):
         return result
-    parts = result if isinstance(result, tuple) else (result,)
-    if not parts or not all(map(plain, parts)):
+    several = parts(result)
+    if not several or not all(map(plain, several)):
         return None
-    numbers = [x.double().nan_to_num(7.0, 1e9, -1e9) for x in parts]
+    numbers = [x.double().nan_to_num(7.0, 1e9, -1e9) for x in several]
     sums = [(mixed(x), 2e-4 * x.numel() + 2e-3 * float(x.abs().sum())) for x in numbers]
-    kinds = [(x.shape, x.is_floating_point()) for x in parts]
+    kinds = [(x.shape, x.is_floating_point()) for x in several]
     return tuple((kind, *s) for kind, s in zip(kinds, sums, strict=True))
 
 

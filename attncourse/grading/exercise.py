@@ -5,13 +5,13 @@ is right when it shows what the specification shows. When it is not, the known m
 the same way: one that shows exactly the same names what went wrong.
 """
 
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import index
 from typing import Any, Protocol
 
+from attncourse.grading.callable import no_function, signature
 from attncourse.grading.compare import Close, Raised, difference
 from attncourse.grading.diagnosis import Diagnosis, Mistake, Observations
 from attncourse.grading.isolation import torch_defaults
@@ -28,7 +28,6 @@ from attncourse.grading.verdict import Verdict, left_out
 
 # Added to every seed: an answer that seeds torch with 0 must not draw the inputs of its judge.
 SEEDS = 0x5EED_0000
-signature = lru_cache(inspect.signature)  # it takes as long as many a call
 GIVEN = "the answer"  # shown where the answer is no function and should be one
 
 
@@ -55,9 +54,8 @@ class Calls:
     gradients: bool = True
 
     def observe(self, answer: Callable, seed: int) -> Iterator[tuple[str, Any]]:
-        if not callable(answer):
-            got = type(answer).__name__
-            yield GIVEN, f"expected a function, got {got}; pass the function itself, uncalled"
+        if problem := no_function(answer, self.spec, cases_of(self, seed)):
+            yield GIVEN, problem
             return
         names = list(signature(self.spec).parameters)
         for number, call in enumerate(calls_of(answer, cases_of(self, seed), self.gradients)):
@@ -98,6 +96,8 @@ class Counts(Calls):
 
     def _count(self, found: Any) -> Any:
         found = opened(found)
+        if found is None:
+            return None
         if isinstance(found, tuple):
             return tuple(map(self._count, found))
         if self.floats:
@@ -284,7 +284,10 @@ def differences(expected: Observations, seen: Observations) -> list[str]:
     shared = [_sentence(what, expected[what], seen[what]) for what in expected if what in seen]
     found = [sentence for sentence in shared if sentence]
     outputs = [sentence for sentence in found if ", gradient" not in sentence]
-    missing = [f"{what}: nothing was found" for what in expected.keys() ^ seen.keys()]
+    missing = [
+        f"{what}: {difference(True, seen[what]) if isinstance(seen.get(what), Raised) else 'nothing was found'}"
+        for what in expected.keys() ^ seen.keys()
+    ]
     given = [f"{GIVEN}: {seen[GIVEN]}"] if GIVEN in seen else []
     return given or outputs or found or sorted(missing)
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attncourse.grading.callable import takes, takes_what
 from attncourse.grading.compare import Raised
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case, NotAttempted, calls_of, observe_call, run
@@ -37,6 +38,14 @@ class Layers:
     def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
         if isinstance(answer, nn.Module):
             yield "is a class", "it is an instance; pass the class itself"
+            return
+        if not callable(answer) or isinstance(answer, Tensor | tuple | list):
+            kind = "tensor" if isinstance(answer, Tensor) else type(answer).__name__
+            yield "is a class", f"it is a {kind}; pass the class itself"
+            return
+        if not takes(answer, self.sizes[0][1], {}):
+            wanted = ", ".join(self.names.split())
+            yield "is a class", f"it is built with ({wanted}), but yours takes {takes_what(answer)}"
             return
         yield "is a class", True
         three = torch.randint(2, 5, (3,), generator=seeded(seed, "sizes")).tolist()

@@ -7,40 +7,9 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.compare import Raised, difference, plain
+from attncourse.grading.meanings import meaning
 from attncourse.grading.observe import run
 
-SIZES = (
-    "Two tensors meet whose axes differ in size; print both shapes in front of this line. A transposition too few or too many does it, or a "
-    "sum without keepdim=True."
-)
-# What an error of torch or Python means, where it says little to whoever meets it for the first time.
-MEANS = (
-    ("Boolean value of Tensor with more than one value", "A whole tensor is asked whether it is true, by if, and, or, not, min, max or "
-     "filter. Decide for each number, as torch.where does; or ask whether it is None."),
-    ("Sizes of tensors must match except in dimension", "torch.cat joins along dim; in all other axes its parts must be equally long. "
-     "Print their shapes: along which axis do they differ?"),
-    ("stack expects each tensor to be equal size", "torch.stack makes a new axis of equal parts; parts of several lengths are joined by "
-     "torch.cat, along the axis in which they differ."),
-    ("Index tensor must have the same number of dimensions", "gather and scatter need an index with as many axes as the tensor has: put "
-     "the missing ones in front, and expand them."),
-    ("Expected dtype int32/int64 for index", "An index is made of whole numbers: / gives others, // and .long() do not."),
-    ("must be integers or slices, not", "An index is made of whole numbers: / gives others, // and .long() do not."),
-    ("tensors used as indices must be", "An index is made of whole numbers: / gives others, // and .long() do not."),
-    ("cannot be converted to Scalar", "int(), float(), .item() and the functions of math take one number; torch has others for whole tensors."),
-    ("only one element tensors can be converted", "int(), float(), .item() and the functions of math take one number; torch has others for "
-     "whole tensors."),
-    ("Expected size for first two dimensions of batch2", SIZES),
-    ("mat1 and mat2 shapes cannot be multiplied", SIZES),
-    ("must match the size of tensor b", SIZES),
-    ("Size does not match at dimension", "The index of gather or scatter is larger than the tensor along an axis that is not picked from: its "
-     "axes stand in another order, or it belongs to the transposed tensor."),
-    ("is out of bounds for", "An index points beyond the end of its axis."),
-    ("is invalid for input of size", "The sizes asked for hold more or fewer numbers than there are: take them from the shape of the tensor, "
-     "not from an example."),
-    ("view size is not compatible", "view cannot read across a transpose or another exchange of axes: call .contiguous() before it, or use "
-     "reshape or flatten."),
-    ("modified by an inplace operation", "A tensor is changed in place that the gradient still needs: write a = a + b, not a += b."),
-)  # fmt: skip
 # bfloat16 keeps 8 bits; a few roundings in a row lose two or three of them.
 COARSE = 0.03
 
@@ -52,6 +21,8 @@ def symptom(expected: dict[str, Any], seen: dict[str, Any]) -> str:
         for what in expected
         if what in seen and what.endswith(", output") and not same(expected[what], seen[what])
     ]
+    if said := _raised_alike(expected, seen):
+        return said
     if not pairs:
         typed = [
             (what, x, seen[what])
@@ -86,8 +57,19 @@ def _raised(pairs, calls: int) -> str:
     errors = [s.message for _, _, s in pairs if isinstance(s, Raised)]
     if 2 * len(errors) < len(pairs):
         return ""
-    found = {next((means for words, means in MEANS if words in error), "") for error in errors}
-    return found.pop() if len(found) == 1 else ""
+    return meaning(errors)
+
+
+def _raised_alike(expected: dict, seen: dict) -> str:
+    """One error wherever something else than a result of a call was asked, and what it means."""
+    errors = [
+        x.message
+        for what, x in seen.items()
+        if isinstance(x, Raised)
+        and not isinstance(expected.get(what), Raised)
+        and not what.endswith(", output")
+    ]
+    return meaning(errors)
 
 
 def _uncalled(pairs, calls: int) -> str:
@@ -277,8 +259,14 @@ def _changed(expected: dict, seen: dict) -> str:
     changed = {
         seen[what] for what in expected if what.endswith(kept) and seen.get(what, True) is not True
     }
-    names = sorted(str(x).removeprefix("no, ").removesuffix(" changed") for x in changed)
-    return f"The results are right, but an input is changed in place: {names[0]}." if names else ""
+    named = [str(x).removeprefix("no, ").removesuffix(" changed").split(" and ") for x in changed]
+    names = sorted({name for names in named for name in names})
+    which = "an input is" if len(names) == 1 else "inputs are"
+    return (
+        f"The results are right, but {which} changed in place: {' and '.join(names)}."
+        if names
+        else ""
+    )
 
 
 def _lost_gradient(expected: dict, seen: dict) -> str:

@@ -22,7 +22,7 @@ def test_targets_are_in_the_makefile(page):
     assert named <= targets
 
 
-@pytest.mark.parametrize("page", (*PAGES, "SECURITY.md"))
+@pytest.mark.parametrize("page", [*PAGES, "SECURITY.md"])
 def test_files_are_there(page):
     named = re.findall(rf"(?<!/)\b(?:{'|'.join(FOLDERS)})/[\w./<>*-]*", text(page))
     paths = [x.rstrip(".") for x in named if not PLACEHOLDERS.search(x)]

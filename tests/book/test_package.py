@@ -52,7 +52,7 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
     assert {x for x in wheel.namelist() if not x.startswith(about)} == files
     assert {f"{about}licenses/LICENSE", f"{about}licenses/LICENSE-TEXT"} <= {*wheel.namelist()}
     commands = wheel.read(f"{about}entry_points.txt").decode()
-    assert "attngrade = attngrade.batch:command" in commands
+    assert "attngrade = attngrade.cli:command" in commands
 
 
 @pytest.mark.quick

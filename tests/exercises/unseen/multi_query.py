@@ -22,7 +22,7 @@ for says, count in (  # of the width, the head's width, the bias and the heads
     ("These are two KV heads", lambda d, w, b, h: (d + b) * 2 * (d + 2 * w)),
     ("multiplied by the heads", lambda d, w, b, h: (d + b) * 2 * (d + w) * h),
     ("expected a number, got the text", lambda d, w, b, h: str((d + b) * 2 * (d + w))),
-    ("expected a number, got 2 results", lambda d, w, b, h: (2 * d * (d + w), 2 * b * (d + w))),
+    ("expected one number, got 2 results", lambda d, w, b, h: (2 * d * (d + w), 2 * b * (d + w))),
 ):  # fmt: skip
     wrong(
         "param_count",
@@ -164,7 +164,7 @@ for says, decode in (
     ("The query is changed in place", lambda q, k, v: (step(q, k, v), q.div_(2))[0]),
     ("The query is changed in place", lambda q, k, v: (step(q, k, v), q.zero_())[0]),
     (KEYS, lambda q, k, v: (step(q, k, v), k.div_(2))[0]),
-    ("an input is changed in place: query and key", lambda q, k, v: (step(q, k, v), k.zero_(), q.zero_())[0]),
+    ("inputs are changed in place: key and query", lambda q, k, v: (step(q, k, v), k.zero_(), q.zero_())[0]),
     ("keys or values are copied", lambda q, k, v: step(q, k.mT.contiguous().mT, v)),
     ("keys or values are copied", lambda q, k, v: step(q, k, v.clone())),
     ("is made for every head", lambda q, k, v: step(q, k, v)[:1] + ((q * k).sum(-1)[:, :, None].div(q.size(-1) ** 0.5).softmax(-1),)),

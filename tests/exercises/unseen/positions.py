@@ -145,7 +145,7 @@ for words, numbers in (
     ("percentages", (35.75, 1.83)),
     ("Number 2 is too small", (0.3575, 0.0)),
     ("Number 2 is too large", (0.3575, 0.9817)),
-    ("got numbers of shape (3,)", (0.3575, 0.0183, 0.0)),
+    ("got 3 numbers", (0.3575, 0.0183, 0.0)),
 ):
     wrong("extrapolation", words, numbers)
 wrong("extrapolation", "write it without quotes", made=True)(lambda: "0.3575, 0.0183")

@@ -7,15 +7,9 @@ from torch.nn.functional import one_hot
 
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
 from attncourse.grading.inputs import sized_cases
-from attncourse.grading.mistakes import (
-    alone,
-    exponentials,
-    gradients,
-    mistakes_of,
-    mixes,
-    softmaxes,
-)
+from attncourse.grading.mistakes import exponentials, gradients, mistakes_of, mixes, softmaxes
 from attncourse.grading.recipe import Given, Recipe
+from attncourse.grading.slips import alone
 
 
 def definition(query, keys, values, bandwidth):

@@ -8,17 +8,10 @@ import torch.nn.functional as F
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
-from attncourse.grading.mistakes import (
-    ATTENTION,
-    alone,
-    clamped,
-    in_place,
-    mistakes_of,
-    slips,
-    weights,
-)
+from attncourse.grading.mistakes import ATTENTION, in_place, mistakes_of, weights
 from attncourse.grading.noticing import Noticing, weights_of
 from attncourse.grading.recipe import Given, Recipe
+from attncourse.grading.slips import alone, clamped, slips
 
 CALLS = (  # what is special, b h n m d e, how loud
     ("2 samples, 3 heads, 5 queries, 7 keys, head_dim 11, values 13 wide", (2, 3, 5, 7, 11, 13), 1),

@@ -5,8 +5,9 @@ from torch import diag_embed
 
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
 from attncourse.grading.inputs import seeded
-from attncourse.grading.mistakes import alone, clamped, exponentials, mistakes_of, softmaxes
+from attncourse.grading.mistakes import exponentials, mistakes_of, softmaxes
 from attncourse.grading.recipe import Given, Recipe
+from attncourse.grading.slips import alone, clamped
 
 
 def definition(scores):

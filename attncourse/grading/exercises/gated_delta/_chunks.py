@@ -75,7 +75,7 @@ def found(case, right, got) -> str:
         tables, number, last = [query[i] @ x / root for x in tables], got[0][b, h, i], i
         what = f"row {i} of the output"
     if len(tables) > number.numel() or not all(x.any() for x in tables):
-        return f"{where} {what} is wrong; {'the output' if at else 'all rows above'} is right."
+        return f"{where} {what} is wrong{'; the output is right' if at else ''}."
     factors = parts(number, *tables)
     if factors is None:
         return f"{where} {what} is not made of the old state and of the tokens: key and value meet in another way."

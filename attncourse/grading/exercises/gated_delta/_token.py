@@ -75,3 +75,9 @@ SLIPS = (
     ("The decay is averaged over the heads; each has its own.", {"keep": lambda g: g.exp().mean(1, keepdim=True).expand_as(g)}),
     ("The returned state is the old one; return the new one.", {"update": lambda f, table, beta, keep, old: old}),
 )  # fmt: skip
+RARE = (  # not looked for in pairs
+    *(("log_decay is clamped, so that a strong decay forgets less than it should.", {"keep": lambda g, x=x: g.clamp(min=x).exp()})
+      for x in (-0.5, -1.0, -2.0, -5.0, -10.0, -20.0, -30.0, -50.0)),
+    *(("The difference is clamped; it is written as large as it is.", {"change": lambda v, said, beta, x=x: beta * (v - said).clamp(-x, x)})
+      for x in (1.0, 2.0, 5.0, 10.0, 50.0)),
+)  # fmt: skip

@@ -6,18 +6,20 @@ import torch
 import torch.nn.functional as F
 
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
-from attncourse.grading.exercises.gated_delta._tables import Table, Tables, later
+from attncourse.grading.exercises.gated_delta._tables import Table, Tables, between, later
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
+from attncourse.grading.slips import alone
 from attncourse.spec_linear import state_space
 
 CALLS = (  # what is special, b h n, the range of the log-decays, gradients
-    ("only token 2 of 5 forgets", (1, 1, 5), (0.0, 0.0), True),
+    ("only token 2 of 9 forgets", (1, 1, 9), (0.0, 0.0), True),
     ("2 samples, 3 heads, 5 tokens", (2, 3, 5), (-1.5, -0.05), True),
     ("3 samples, 2 heads, 4 tokens", (3, 2, 4), (-0.8, 0.0), False),
     ("nothing forgets", (1, 2, 3), (0.0, 0.0), False),
     ("one token", (2, 1, 1), (-1.0, -0.5), False),
-    ("very strong decay", (1, 2, 6), (-150.0, -100.0), True),
+    ("strong decay", (1, 2, 4), (-80.0, -5.0), False),
+    ("very strong decay", (1, 2, 9), (-150.0, -100.0), True),  # float64 ends at exp(709)
 )
 
 
@@ -173,6 +175,16 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     ("Exponentials of running sums are divided, or multiplied: for strong decays that is 0 / 0 or 0 times infinity. Subtract first, then exp.",
      {"pairs": lambda total, logs: total.exp()[..., :, None] * (-total).exp()[..., None, :], "power": lambda t: t,
       "hide": lambda t, hidden: t, "finish": lambda t, hidden: t.masked_fill(hidden, 0.0)}),
+))  # fmt: skip
+MISTAKES += alone(RIGHT.but(says, **steps) for says, steps in (
+    *(("Later tokens count exp of a number such as -10 or -50, which is not 0; hide them with minus infinity.",
+       {"hide": lambda t, hidden, x=x: t.masked_fill(hidden, x)}) for x in (-1.0, -5.0, -10.0, -20.0, -30.0, -50.0, -80.0, -100.0)),
+    *(("The log-decays are clamped, so that strong ones fade less than they should.", {"logs": lambda g, x=x: g.clamp(min=x)})
+      for x in (-1.0, -5.0, -10.0, -20.0, -30.0, -50.0)),
+    *(("The sums of log-decays are clamped, so that what has faded far stays where it is.",
+       {"pairs": lambda total, logs, x=x: between(total, logs).clamp(min=x)}) for x in (-5.0, -10.0, -20.0, -30.0, -50.0, -80.0)),
+    *(("Later tokens count a small number, which is added to the table or is its lower limit; they count exactly 0.", {"finish": lambda t, hidden, x=x: t + x})
+      for x in (1e-3, 1e-5, 1e-6, 1e-8)),
 ))  # fmt: skip
 
 

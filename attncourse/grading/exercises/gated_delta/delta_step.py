@@ -7,9 +7,10 @@ import torch.nn.functional as F
 
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.gated_delta._steps import Step, Steps, behind, outer, read
-from attncourse.grading.exercises.gated_delta._token import SLIPS
+from attncourse.grading.exercises.gated_delta._token import RARE, SLIPS
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.observe import Case
+from attncourse.grading.slips import alone
 
 CALLS = (  # what is special, b h d e, beta, log-decay, gradients
     ("2 samples, 3 heads, a state of 4 by 5", (2, 3, 4, 5), None, None, True),
@@ -17,8 +18,9 @@ CALLS = (  # what is special, b h d e, beta, log-decay, gradients
     ("an empty state", (2, 1, 3, 5), None, None, False),
     ("beta = 0", (1, 3, 2, 4), 0.0, None, False),
     ("a state of 3 by 3", (2, 2, 3, 3), None, None, False),
-    ("no decay, a key of length 3", (3, 1, 5, 4), None, 0.0, False),
+    ("no decay, a key of length 3, a large state", (3, 1, 5, 4), None, 0.0, False),
     ("everything is forgotten", (1, 2, 4, 3), None, -90.0, False),
+    ("everything is forgotten, a very large state", (2, 1, 3, 4), None, -90.0, False),
 )
 
 
@@ -33,7 +35,8 @@ def cases(seed: int) -> list[Case]:
         strength = strength if beta is None else torch.full((b, h), beta)
         logs = logs if log is None else torch.full((b, h), log)
         if "length" in what:
-            key = F.normalize(key, dim=-1) * float(what[-1] if what[-1].isdigit() else 1)
+            key = F.normalize(key, dim=-1) * (3 if "length 3" in what else 1)
+        state *= 1e25 if "very large" in what else 50 if "large" in what else 1
         if "empty" in what:
             state = torch.zeros_like(state)
         found.append(Case(what, (state, query, key, value, strength, logs), gradients=gradients))
@@ -101,6 +104,7 @@ def output_without_the_new_state(state, query, key, value, beta, log_decay):
 
 
 MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in SLIPS)
+MISTAKES += alone(RIGHT.but(says, **steps) for says, steps in RARE)
 
 
 @MISTAKES.add(

@@ -8,16 +8,19 @@ from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.gated_delta._chunks import Chunk, Chunks
 from attncourse.grading.exercises.gated_delta._exponents import EXPONENTS, read_early, written_early
 from attncourse.grading.exercises.gated_delta._steps import behind
+from attncourse.grading.exercises.gated_delta._tables import between, later
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.observe import Case
+from attncourse.grading.slips import alone
 
 CALLS = (  # what is special, b h n d e, the range of the log-decays, gradients
     ("4 tokens behind a state", (1, 2, 4, 3, 7), (-1.2, -0.2), True),
     ("2 samples, 3 heads, 3 tokens", (2, 3, 3, 4, 5), (-0.9, -0.1), True),
-    ("an empty state", (1, 1, 5, 2, 3), (-0.9, -0.1), False),
+    ("an empty state, and a last value that is very large", (1, 1, 5, 2, 3), (-0.9, -0.1), False),
     ("one token", (2, 2, 1, 3, 4), (-0.9, -0.3), False),
-    ("nothing fades", (1, 2, 3, 2, 4), (0.0, 0.0), False),
-    ("very strong decay", (1, 1, 4, 2, 3), (-150.0, -100.0), False),
+    ("nothing fades", (1, 2, 3, 4, 4), (0.0, 0.0), False),
+    ("very strong decay", (1, 1, 9, 2, 3), (-150.0, -100.0), True),  # float64 ends at exp(709)
+    ("very strong decay, and a very large state", (1, 1, 3, 2, 4), (-150.0, -100.0), False),
 )
 
 
@@ -28,6 +31,9 @@ def cases(seed: int) -> list[Case]:
         query, key, value, state = normal(g, *shapes)
         logs = low + (high - low) * torch.rand(b, h, n, generator=g)
         state = torch.zeros_like(state) if "empty" in what else state
+        if "large" in what:
+            state *= 1e25  # exp(-50) of it would still be seen
+            value[:, :, 0 if state.any() else -1] *= 1e25
         found.append(Case(what, (query, key, value, logs, state), gradients=gradients))
     return found
 
@@ -96,6 +102,7 @@ MISTAKES += [
 ]
 MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
     ("The output is not divided by sqrt(d); this was right in the code as found.", {"scale": lambda q, v: 1.0}),
+    ("The scale uses the width of the value; this was right in the code as found.", {"scale": lambda q, v: v.size(-1) ** -0.5}),
     ("The output is divided by d instead of its square root; this was right in the code as found.", {"scale": lambda q, v: 1 / q.size(-1)}),
     ("A token reads the one behind it; later ones are hidden from it.", {"later": lambda n: torch.ones(n, n, dtype=torch.bool).triu(2)}),
     ("No token reads itself; only later ones are hidden.", {"later": lambda n: torch.ones(n, n, dtype=torch.bool).triu(0)}),
@@ -113,6 +120,13 @@ MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
     ("The state is turned: rows belong to the key.", {"answer": lambda o, s: (o, s.mT)}),
     ("The returned state is detached; gradients flow through it.", {"answer": lambda o, s: (o, s.detach())}),
 )]  # fmt: skip
+MISTAKES += alone(RIGHT.but(says, **steps) for says, steps in (
+    *(("Later tokens count exp of a number such as -10, which is not 0; they were hidden right in the code as found.",
+       {"table": lambda t, g, x=x: between(t, g).where(~later(g.size(-1)), x), "later": lambda n: later(n) & False})
+      for x in (-1.0, -5.0, -10.0, -20.0, -30.0, -50.0)),
+    *(("The log-decays are clamped, so that strong ones fade less than they should.", {"total": lambda g, x=x: g.clamp(min=x).cumsum(-1)})
+      for x in (-0.5, -1.0, -2.0, -5.0, -10.0, -20.0, -30.0, -50.0)),
+))  # fmt: skip
 
 
 @MISTAKES.add("The old state is returned; return the new one.")

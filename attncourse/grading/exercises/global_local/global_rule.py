@@ -54,7 +54,7 @@ def cases(seed: int) -> list[Case]:
     """Position 1 is global in sample 0 and not in sample 1, and so is the last one, which can be padding."""
     g, found = seeded(seed), []
     n, length, left, right = (
-        int(torch.randint(*x, (), generator=g)) for x in ((10, 15), (3, 9), (1, 3), (3, 5))
+        int(torch.randint(*x, (), generator=g)) for x in ((18, 22), (12, 16), (5, 7), (8, 10))
     )
     drawn = "sizes drawn at random", 0.2, (n, length), n, left, right, False
     for what, share, lengths, n, *rest in (*CALLS, drawn):

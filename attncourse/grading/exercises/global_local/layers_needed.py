@@ -55,6 +55,7 @@ def cases(seed: int) -> list[Case]:
         "4 layers, 8 positions, masks drawn at random": drawn(4, 8, 0.15),
         "3 layers, 5 positions, none reads its own key": drawn(3, 5, 0.4) & ~torch.eye(5).bool(),
         "2 layers, 4 positions, nothing is visible": torch.zeros(2, 4, 4, dtype=torch.bool),
+        "3 layers, 5 positions, the first reads nothing": torch.stack([0 * hub[:5, :5], *2 * [hub[:5, :5]]]).bool(),
         "1 layer, 6 positions": drawn(1, 6, 0.3),
         "as many layers as positions": drawn(6, 6, 0.12),
         "sizes drawn at random": drawn(layers, n, 0.1),

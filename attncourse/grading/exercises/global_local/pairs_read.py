@@ -56,6 +56,8 @@ UNITS = {  # what is counted once too often, or once too seldom
     "for each query whose window is cut off at its front": lambda n, left, right, k: min(left, n - k),
     "for each near pair of a query that is not global and a global key": lambda n, left, right, k: near_to_global(n, left, k),
     "for each near pair of a global query and a key that is not global": lambda n, left, right, k: near_to_global(n, right, k),
+    "for each near pair of a global token and one that is not, in both directions":
+        lambda n, left, right, k: near_to_global(n, left, k) + near_to_global(n, right, k),
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from attncourse.grading.exercises.global_local._steps import Plan, largest
 from attncourse.grading.exercises.global_local._tables import Tables, tables
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
+from attncourse.grading.slips import alone
 
 
 def definition(draws, num_random):
@@ -30,6 +31,7 @@ CALLS = (  # what is special; heads, blocks, random blocks
     ("2 heads, 6 blocks, 1 random", (2, 6, 1)),
     ("4 heads, 11 blocks, 3 random", (4, 11, 3)),
     ("as many heads as blocks", (7, 7, 2)),
+    ("2 heads, 8 blocks, 2 random, draws far below zero", (2, 8, 2)),
     ("1 head, 8 blocks, none random", (1, 8, 0)),
     ("3 heads, 5 blocks, more random ones than are left", (3, 5, 6)),
     ("2 heads, 2 blocks", (2, 2, 1)),
@@ -37,11 +39,12 @@ CALLS = (  # what is special; heads, blocks, random blocks
 
 
 def cases(seed: int) -> list[Case]:
-    """Draws are below zero as often as above; in one case all are below."""
+    """Draws are below zero as often as above; in two cases all are below, once below what people hide with."""
     g, found = seeded(seed), []
-    drawn = tuple(int(torch.randint(*x, (), generator=g)) for x in ((2, 6), (10, 15), (2, 5)))
+    drawn = tuple(int(torch.randint(*x, (), generator=g)) for x in ((2, 6), (13, 16), (5, 8)))
     for what, (heads, blocks, num_random) in (*CALLS, ("sizes drawn at random", drawn)):
         draws = torch.randn(heads, blocks, blocks, generator=g) - (4 if blocks == 11 else 0)
+        draws = draws * 2.0**25 - 2.0**28 if "far below" in what else draws
         found.append(Case(what, (draws, num_random), gradients=False))
     return found
 
@@ -164,6 +167,10 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
     ("Where i reads j, j is made to read i; the random blocks go one way.", {"finish": lambda plan: plan | plan.mT}),
     ("A causal mask is put in; blocks read both ways.", {"finish": torch.tril}),
     ("There is an axis for the batch; return (heads, blocks, blocks).", {"finish": lambda plan: plan[None]}),
+))  # fmt: skip
+MISTAKES += alone(RIGHT.but(says, **steps) for says, steps in (
+    *(("What is read anyway gets a number such as -100 or -1e6, which is more than some draws; give it minus infinity.",
+       {"left": lambda draws, fixed, x=x: draws.masked_fill(fixed, x)}) for x in (-1.0, -3.0, *(-(10.0**k) for k in range(1, 9)))),
 ))  # fmt: skip
 
 

@@ -20,7 +20,6 @@ from attncourse.grading.exercises.grouped_query._sharing import (
 from attncourse.grading.inputs import normal
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 from attncourse.grading.mistakes import (
-    alone,
     dots,
     gradients,
     heads,
@@ -32,6 +31,7 @@ from attncourse.grading.mistakes import (
     softmaxes,
 )
 from attncourse.grading.recipe import Given, Recipe
+from attncourse.grading.slips import alone
 
 
 def step(generator, b, h, g, m, d, e) -> list:

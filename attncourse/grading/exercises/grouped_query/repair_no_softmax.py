@@ -17,7 +17,6 @@ from attncourse.grading.exercises.grouped_query._sharing import (
     unasked,
 )
 from attncourse.grading.mistakes import (
-    alone,
     dots,
     gradients,
     heads,
@@ -30,6 +29,7 @@ from attncourse.grading.mistakes import (
     weights,
 )
 from attncourse.grading.recipe import Recipe
+from attncourse.grading.slips import alone
 
 RIGHT = Recipe(given, width="d")
 ACCEPTED = Accepted(repeated_keys=RIGHT)

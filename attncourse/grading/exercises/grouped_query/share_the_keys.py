@@ -11,7 +11,6 @@ from attncourse.grading.exercises.grouped_query._noticed import GroupedLayers
 from attncourse.grading.exercises.grouped_query._sharing import apart, averaged, sharing
 from attncourse.grading.layers_judge import LayerRecipe, far_apart, merge, split
 from attncourse.grading.mistakes import (
-    alone,
     dots,
     gradients,
     heads,
@@ -24,6 +23,7 @@ from attncourse.grading.mistakes import (
     softmaxes,
 )
 from attncourse.grading.recipe import Given
+from attncourse.grading.slips import alone
 
 SIZES = (
     ("", (30, 6, 2), (3, 4), 1), ("", (15, 5, 1), (2, 4), 1), (", 1 token", (12, 4, 4), (2, 1), 0.5),

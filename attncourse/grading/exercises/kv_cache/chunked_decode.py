@@ -11,7 +11,6 @@ from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mista
 from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
 from attncourse.grading.mistakes import (
     ATTENTION,
-    alone,
     in_place,
     masks,
     mistakes_of,
@@ -20,6 +19,7 @@ from attncourse.grading.mistakes import (
     softmaxes,
 )
 from attncourse.grading.recipe import Given, Recipe, hide, triangle
+from attncourse.grading.slips import alone
 
 
 def definition(query, key, value, past_key, past_value):

@@ -11,8 +11,9 @@ from attncourse.grading.decoding_judge import RULES, SELDOM, Decoding, caches, o
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.kv_cache import chunked_decode
 from attncourse.grading.exercises.kv_cache.chunked_decode import FAMILIES, cases, join
-from attncourse.grading.mistakes import alone, mistakes_of, rules, scales
+from attncourse.grading.mistakes import mistakes_of, rules, scales
 from attncourse.grading.recipe import Given, Recipe
+from attncourse.grading.slips import alone
 from attncourse.grading.symptoms import same
 
 

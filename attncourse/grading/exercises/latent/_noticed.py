@@ -56,6 +56,7 @@ def results(
 
 
 def near(a: Tensor, b: Tensor) -> bool:
+    """Are these equal within a thousandth of the largest number?"""
     return bool((a - b).abs().max() <= 1e-3 * (1 + b.abs().max()))
 
 

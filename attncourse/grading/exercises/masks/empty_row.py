@@ -9,17 +9,9 @@ from attncourse import spec
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.masks._told import Told, of_attention
 from attncourse.grading.inputs import alternating, far_below_zero, seeded, sized_cases
-from attncourse.grading.mistakes import (
-    ATTENTION,
-    alone,
-    in_place,
-    masks,
-    mistakes_of,
-    slips,
-    softmaxes,
-    weights,
-)
+from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of, softmaxes, weights
 from attncourse.grading.recipe import Given, Recipe, hide
+from attncourse.grading.slips import alone, slips
 
 
 def definition(query, key, value, mask):

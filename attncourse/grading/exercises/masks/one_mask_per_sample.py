@@ -7,15 +7,9 @@ from attncourse import spec
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
 from attncourse.grading.exercises.masks._told import ByAxes
 from attncourse.grading.inputs import alternating, far_below_zero, seeded, sized_cases
-from attncourse.grading.mistakes import (
-    ATTENTION,
-    alone,
-    in_place,
-    masks,
-    mistakes_of,
-    slips,
-)
+from attncourse.grading.mistakes import ATTENTION, in_place, masks, mistakes_of
 from attncourse.grading.recipe import Given, Recipe
+from attncourse.grading.slips import alone, slips
 
 
 def definition(query, key, value, mask):

@@ -9,8 +9,6 @@ from attncourse import spec
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
 from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
 from attncourse.grading.mistakes import (
-    alone,
-    clamped,
     dots,
     gradients,
     heads,
@@ -21,12 +19,12 @@ from attncourse.grading.mistakes import (
     outputs,
     rules,
     scales,
-    slips,
     softmaxes,
     weights,
 )
 from attncourse.grading.noticing import Noticing, weights_of
 from attncourse.grading.recipe import Given, Recipe, triangle
+from attncourse.grading.slips import alone, clamped, slips
 
 
 def definition(query, key, value, is_causal):

@@ -11,7 +11,6 @@ from attncourse.grading.compare import difference
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistakes
 from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart, merge, split
 from attncourse.grading.mistakes import (
-    alone,
     dots,
     gradients,
     heads,
@@ -22,9 +21,10 @@ from attncourse.grading.mistakes import (
     scales,
     softmaxes,
     weights,
-)  # fmt: skip
+)
 from attncourse.grading.noticing import shaped, weights_of
 from attncourse.grading.recipe import Given, triangle
+from attncourse.grading.slips import alone
 from attncourse.grading.symptoms import symptom
 
 SIZES = (
