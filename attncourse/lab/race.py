@@ -138,10 +138,10 @@ def run(name: str, seed: int, seconds: float, recall_seconds: float) -> dict[str
     found["steps"] = train_for(model, draw, seconds, seed, 3e-3, watch)
     found |= {"loss": loss(model), "far": loss(model, FAR)}
     torch.manual_seed(seed)
-    model = recaller(contender)
-    train_for(model, partial(recall, batch=32, pairs=PAIRS), recall_seconds, seed, 1e-2)
+    reader = recaller(contender)
+    train_for(reader, partial(recall, batch=32, pairs=PAIRS), recall_seconds, seed, 1e-2)
     test = recall(torch.Generator().manual_seed(1_000), batch=256, pairs=PAIRS)
-    return found | {"recall": train.accuracy(model, test)}
+    return found | {"recall": train.accuracy(reader, test)}
 
 
 def train_for(model, draw, seconds: float, seed: int, lr: float, watch=lambda step: None) -> int:

@@ -10,7 +10,7 @@ from attncourse import KVCache, LinearCache, RollingKVCache, decode, masks
 from attncourse.factory import ATTENTION_TYPES, get_attention
 from attncourse.grading.exercises import CHAPTERS
 from attncourse.lab import race
-from attncourse.lab.choosing import QUESTIONS, Choice, Question, follow, nodes
+from attncourse.lab.choosing import Choice, Question, follow, nodes
 from attncourse.lab.compared import VARIANTS, Size, table
 from attncourse.lab.reach import hops
 
