@@ -5,4 +5,6 @@ ORDER = (
     "decoder",
     "write",
     "own_attention",
+    "trained",
+    "explain_head",
 )

@@ -32,8 +32,11 @@ def drawn_into(model: nn.Module, generator: torch.Generator) -> nn.Module:
 
 def built(answer: Any) -> Iterator[tuple[str, Any]]:
     """Is it a class that builds a module? The first two facts of every decoder."""
+    if isinstance(answer, nn.Module):
+        yield IS_CLASS, "it is an instance; pass the class itself"
+        return
+    made = answer(VOCAB, 12, 2, 1, 16)  # before any fact, so that a stub is told from an answer
     yield IS_CLASS, isinstance(answer, type) or f"a {type(answer).__name__}; pass the class itself"
-    made = answer(VOCAB, 12, 2, 1, 16)
     yield IS_MODULE, isinstance(made, nn.Module) or f"it builds a {type(made).__name__}"
 
 
@@ -50,12 +53,12 @@ def shape_of(logits: Any, tokens: Tensor) -> bool | str:
     return "each row sums to 1, as probabilities do" if one and (logits >= 0).all() else True
 
 
-def influence(logits: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
+def influence(logits: Callable[[Tensor], Tensor], tokens: Tensor, vocab: int = VOCAB) -> Tensor:
     """How far token j moves the logits at i, in units of their spread, (j, i); tokens are (1, n)."""
     n = tokens.size(1)
     before, other = logits(tokens.expand(n, n).clone()), tokens.repeat(n, 1)
     every = torch.arange(n)
-    other[every, every] = (other[every, every] + 7) % VOCAB
+    other[every, every] = (other[every, every] + 7) % vocab
     moved = (logits(other) - before).abs().amax(-1)
     return moved / before.std()
 

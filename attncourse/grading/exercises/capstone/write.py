@@ -38,6 +38,8 @@ NAMES = IS_CLASS, IS_MODULE, *WRITES[:4], READS, *WRITES[4:], SIZE, STEP
 def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
     """What a decoder writes with random parameters."""
     yield from built(answer)
+    if isinstance(answer, torch.nn.Module):
+        return
     tokens, g = random_tokens(seed, "tokens", 3, LENGTH), seeded(seed, "parameters")
 
     def make(layers):
