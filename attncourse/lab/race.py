@@ -66,6 +66,7 @@ class Placed(nn.Module):
         self.takes = inspect.signature(layer.forward).parameters
 
     def forward(self, x: Tensor, **options):
+        """The layer's output; of ``options`` it gets those that it takes."""
         every = "options" in self.takes
         taken = {name: y for name, y in options.items() if every or name in self.takes}
         if not self.rotary:
