@@ -3,6 +3,7 @@
 import hashlib
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -129,10 +130,15 @@ class Calls:
 
     def __init__(self, objects: Callable[[], list], lends: bool = False):
         self.objects, self.lends = objects, lends
+        self.own: dict[int, tuple[nn.Module, dict]] = {}
         self.begin()
 
     def begin(self) -> None:
-        """Forget all graphs, and what is held."""
+        """Forget all graphs, and what is held; give layers back the numbers that they had before they were lent others."""
+        for layer, state in self.own.values():
+            with suppress(Exception):  # it has other parts by now
+                lend(layer, state)
+        self.own = {}
         self.graphs: dict[int, tuple[list[Tensor], list[Tensor], int]] = {}
         self.made, self.held = 0, []
 
@@ -141,7 +147,7 @@ class Calls:
         answer = self.objects()[far_id]
         if self.lends:
             torch.default_generator.manual_seed(seed)
-        stored = lend(answer, state) if state and self.lends else []
+        stored = self.lend(answer, state) if state and self.lends else []
         # as for a judge in this process: the function gets no leaf, so it may change its input in place
         args, kwargs = tree_map_only(Tensor, no_leaf, (args, kwargs))
         given = tensors_in((*args, *kwargs.values()))
@@ -156,6 +162,15 @@ class Calls:
         if not grad or not any(x.requires_grad for x in tensors(result)):
             return result, None, changed, said
         return result, self.keep(tensors(result), inputs), changed, said
+
+    def lend(self, layer: nn.Module, state: dict) -> list[Tensor]:
+        """Put numbers into a layer, and remember its own: another exercise may ask for the same layer."""
+        if id(layer) not in self.own:
+            own = state_of(layer)
+            for part in ("parameters", "buffers"):
+                own[part] = {name: x.data for name, x in own[part].items()}
+            self.own[id(layer)] = layer, own
+        return lend(layer, state)
 
     def keep(self, outputs: list[Tensor], inputs: list[Tensor]) -> int:
         """The number under which `vjp` finds a graph, until there are too many later ones."""

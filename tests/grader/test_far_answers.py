@@ -51,6 +51,14 @@ def test_verdicts_far_away_are_those_at_home(name):
     }
 
 
+def test_a_layer_has_its_own_numbers_again_for_the_next_exercise():
+    """The judge of trained leaves it with numbers drawn at random; explain_head may ask for the same model."""
+    exercise = load("trained")
+    first = "from attncourse.grading.exercises import load\ntrained = load('trained').accepted['logits_alone']"
+    with forked_session(first) as session:
+        assert [session.judge(exercise, SEED).status for _ in range(2)] == ["passed"] * 2
+
+
 def test_what_a_notebook_finds_besides_python():
     cells = [
         "shown = display(3), get_ipython().run_line_magic('matplotlib', 'inline')",

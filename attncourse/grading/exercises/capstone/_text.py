@@ -1,9 +1,9 @@
 """The text of the capstone, Python's own manual, what a table of pairs knows of it, and a small model by hand."""
 
 from functools import cache
+from pydoc_data.topics import topics
 
 import torch
-from pydoc_data.topics import topics
 from torch import Tensor, nn
 
 CHARACTERS, WINDOW = 128, 64
