@@ -102,7 +102,8 @@ def texts(new: Mechanism, root: Path) -> dict[Path, str]:
         function: rendered(f"{new.kind}/function.py.txt", words),
         support / f"cases_{new.name}.py": rendered(f"{new.kind}/cases.py.txt", words),
         exercises / "__init__.py": behind(
-            exercises / "__init__.py", (r'CHAPTERS = \((\n    "\w+",)+\n', f'    "{new.name}",\n')
+            exercises / "__init__.py",
+            (r'CHAPTERS = \((\n    "(?!capstone)\w+",)+\n', f'    "{new.name}",\n'),
         ),
         exercises / new.name / "__init__.py": rendered(
             "order.py.txt",

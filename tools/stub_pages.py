@@ -10,7 +10,7 @@ from run_notebooks import NOTEBOOK_METADATA
 from stub_files import Mechanism, behind, rendered
 
 CODE = re.compile(r"^```python([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-ENTRY = r"^ *- file: chapters/\d\d_\w+\n(?: *sections:\n)?(?: *- file: exercises/\d\d_\w+\n)*"
+ENTRY = r"^ *- file: chapters/\d\d_\w+\n(?: *sections:\n)?(?: *- file: exercises/\w+\n)*"
 MAP_ROW = r"^\| \[.*\]\(chapters/\d\d_\w+\.ipynb\).*\n"
 
 
