@@ -78,8 +78,7 @@ MAY_FORGET = Question(
 )  # fmt: skip
 MUST_FIND = Question(
     "Do the caches of all conversations fit beside the weights?",
-    "While a model writes, the time of a step goes into reading weights and cache, and no user waits for "
-    "parameters that were saved.",
+    "If they fit, sharing saves memory that you have. If they do not, fewer people can be served at a time.",
     Choice("Multi-head", "mha", "multi_head", "Nothing is shared, and nothing has to be given up."),
     Question(
         "Do you train from nothing?",
@@ -89,7 +88,8 @@ MUST_FIND = Question(
                "One short vector for each token serves all heads. If even that is too much, let three layers of "
                "four keep a state instead."),
         Choice("Grouped-query", "gqa", "grouped_query",
-               "Average the keys and values of each group, and train on for a while."),
+               "Most open models have it. One that has not can learn it: average the keys and values of each group, and "
+               "train on for a while."),
     ),
 )  # fmt: skip
 QUESTIONS = Question(
