@@ -34,6 +34,7 @@ def symptom(expected: dict[str, Any], seen: dict[str, Any]) -> str:
             or _nearly(expected, seen)
             or _changed(expected, seen)
             or _lost_gradient(expected, seen)
+            or _cut_gradient(expected, seen)
         )
     for explains in (
         _raised,
@@ -284,3 +285,23 @@ def _lost_gradient(expected: dict, seen: dict) -> str:
     without = [name for name in names if lost(name)]
     names = " and ".join(without)
     return f"The results are right, but no gradient flows back to {names}." if names else ""
+
+
+def _cut_gradient(expected: dict, seen: dict) -> str:
+    """A gradient that is another one, where all else is right."""
+    wrong = [what for what in expected if what in seen and difference(expected[what], seen[what])]
+    if not wrong or any(", gradient of " not in what for what in wrong):
+        return ""
+    found = [(what.rpartition("gradient of ")[2], seen[what]) for what in wrong]
+    if not all(plain(g) for _, g in found):
+        return ""
+    for name, g in found:
+        if not g.isfinite().all():
+            return (
+                f"The results are right, but the gradient of {name} has NaN or infinite numbers: something on its way "
+                "back is infinite or divided by 0, even where its result is hidden."
+            )
+    return (
+        f"The results are right, but the gradient of {found[0][0]} is not: a part of its way back is cut, as by detach, "
+        "item, clamp or no_grad, or changed."
+    )
