@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.compare import Raised, difference, plain
+from attncourse.grading.gradients import cut_gradient, lost_gradient
 from attncourse.grading.meanings import meaning
 from attncourse.grading.observe import run
 
@@ -33,8 +34,8 @@ def symptom(expected: dict[str, Any], seen: dict[str, Any]) -> str:
             _typed(typed, 0)
             or _nearly(expected, seen)
             or _changed(expected, seen)
-            or _lost_gradient(expected, seen)
-            or _cut_gradient(expected, seen)
+            or lost_gradient(expected, seen)
+            or cut_gradient(expected, seen)
         )
     for explains in (
         _raised,
@@ -267,41 +268,4 @@ def _changed(expected: dict, seen: dict) -> str:
         f"The results are right, but {which} changed in place: {' and '.join(names)}."
         if names
         else ""
-    )
-
-
-def _lost_gradient(expected: dict, seen: dict) -> str:
-    """The inputs that no gradient reaches, in any call."""
-    names = dict.fromkeys(
-        what.rpartition("gradient of ")[2] for what in expected if ", gradient of " in what
-    )
-
-    def lost(name):
-        of = [what for what in expected if what.endswith(f", gradient of {name}")]
-        found = [seen[what] for what in of if what in seen and torch.any(expected[what])]
-        there = (isinstance(g, Raised) or isinstance(g, Tensor) and g.any() for g in found)
-        return bool(found) and not any(there)
-
-    without = [name for name in names if lost(name)]
-    names = " and ".join(without)
-    return f"The results are right, but no gradient flows back to {names}." if names else ""
-
-
-def _cut_gradient(expected: dict, seen: dict) -> str:
-    """A gradient that is another one, where all else is right."""
-    wrong = [what for what in expected if what in seen and difference(expected[what], seen[what])]
-    if not wrong or any(", gradient of " not in what for what in wrong):
-        return ""
-    found = [(what.rpartition("gradient of ")[2], seen[what]) for what in wrong]
-    if not all(plain(g) for _, g in found):
-        return ""
-    for name, g in found:
-        if not g.isfinite().all():
-            return (
-                f"The results are right, but the gradient of {name} has NaN or infinite numbers: something on its way "
-                "back is infinite or divided by 0, even where its result is hidden."
-            )
-    return (
-        f"The results are right, but the gradient of {found[0][0]} is not: a part of its way back is cut, as by detach, "
-        "item, clamp or no_grad, or changed."
     )

@@ -15,7 +15,8 @@ from attncourse.grading.exercises.linear._summed import (
     elu_plus_one,
     with_one,
 )
-from attncourse.grading.mistakes import alone, mistakes_of
+from attncourse.grading.mistakes import mistakes_of
+from attncourse.grading.slips import alone
 
 CALLS = (  # what is special, b h n m d e, how loud, size
     ("2 samples, 3 heads, 7 tokens, chunks of 3, values 5 wide", (2, 3, 7, 7, 4, 5), 1, 3),

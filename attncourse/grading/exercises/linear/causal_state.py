@@ -9,7 +9,8 @@ from attncourse.grading.exercises.linear._slips import features, limits, results
 from attncourse.grading.exercises.linear._summed import Given, Summed, elu_plus_one, faint
 from attncourse.grading.exercises.linear._told import Reads
 from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.mistakes import alone, mistakes_of
+from attncourse.grading.mistakes import mistakes_of
+from attncourse.grading.slips import alone
 
 
 def definition(query, key, value, state, total):

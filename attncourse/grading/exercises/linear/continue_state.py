@@ -15,7 +15,8 @@ from attncourse.grading.exercises.linear._summed import (
     with_one,
 )
 from attncourse.grading.exercises.linear._told import Reads
-from attncourse.grading.mistakes import alone, mistakes_of
+from attncourse.grading.mistakes import mistakes_of
+from attncourse.grading.slips import alone
 
 
 def definition(query, key, value, state):
