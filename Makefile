@@ -135,6 +135,7 @@ bench: $(BENCH)
 	$(BIN)/python benchmarks/global_local.py
 	$(BIN)/python benchmarks/scores.py
 	$(BIN)/python benchmarks/linear.py
+	$(BIN)/python benchmarks/checking.py
 	$(BIN)/python benchmarks/grading.py
 	$(BIN)/python benchmarks/grading.py --thousand
 	$(BIN)/python benchmarks/budgets.py

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 
 class Allocations(NamedTuple):
@@ -60,12 +59,21 @@ class AllocationRecorder(TorchDispatchMode):
 
 def memories(objects: Any) -> set[int]:
     """Where the plain tensors among these objects, and in their lists, keep their numbers."""
-    tensors = (x for x in tree_leaves(objects) if isinstance(x, Tensor))
-    return {
-        x.untyped_storage().data_ptr()
-        for x in tensors
-        if x.layout == torch.strided and not x.is_meta
-    }
+    found: set[int] = set()
+    _collect(objects, found)
+    return found
+
+
+def _collect(x: Any, found: set[int]) -> None:
+    """By hand: the trees of torch take longer than most operations that are recorded."""
+    if isinstance(x, Tensor):
+        if x.layout == torch.strided and not x.is_meta:
+            found.add(x.untyped_storage().data_ptr())
+    elif isinstance(x, dict):
+        _collect(list(x.values()), found)
+    elif isinstance(x, tuple | list):
+        for part in x:
+            _collect(part, found)
 
 
 def made_by(function: Callable, *args: Any) -> Allocations:

@@ -36,7 +36,8 @@ class Outcome(NamedTuple):
     Args:
         output: as it was returned.
         gradients: of each input in turn, None where none can reach it; or the error that they raised.
-        changed: the places of the tensors, among all of the call, that are not what they were.
+        changed: the places of the tensors, among all of the call, and behind them of the lists among ``args``, that
+            are not what they were.
     """
 
     output: Any
@@ -114,13 +115,27 @@ def look(function: Callable, question: Question) -> Outcome:
             gradients = gradients_of(output, inputs)
         except (Exception, SystemExit) as error:
             gradients = error
-    now = enumerate(zip(given, before, strict=True))
-    return Outcome(output, gradients, [k for k, (x, y) in now if not torch.equal(x.detach(), y)])
+    kept = [torch.equal(x.detach(), y) for x, y in zip(given, before, strict=True)]
+    lists = zip(lists_in(question.args), lists_in(args), strict=True)
+    kept += [_alike(*both) for both in lists]
+    return Outcome(output, gradients, [k for k, same in enumerate(kept) if not same])
 
 
 def tensors_in(values: Any) -> list[Tensor]:
     """The tensors among these values."""
     return [x for x in values if isinstance(x, Tensor)]
+
+
+def lists_in(values: Any) -> list[list | dict]:
+    """The lists and dictionaries among these values."""
+    return [x for x in values if isinstance(x, list | dict)]
+
+
+def _alike(x: list | dict, y: list | dict) -> bool:
+    try:
+        return bool(x == y)
+    except Exception:  # of tensors, for example
+        return True
 
 
 def _copy(x: Any, wants_gradient: bool) -> Any:

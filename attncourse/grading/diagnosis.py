@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import chain, combinations
 from typing import Any
 
@@ -51,6 +50,11 @@ class Shown:
             self.kept.append((what, x, fingerprint(x)))
             yield self.kept[-1]
 
+    @property
+    def first(self) -> tuple[str, Any, tuple | None]:
+        """What it shows first."""
+        return next(iter(self), ("", None, None))
+
     def agrees(self, seen: Marked, all_of_it: bool = True) -> bool:
         """Does the mistake show everything in ``seen``, and (if ``all_of_it``) nothing else?"""
         for what, _, mark in self.kept:  # most mistakes are told apart by what is known already
@@ -81,12 +85,7 @@ class Diagnosis:
     def __init__(self, judge, mistakes: list[Mistake], expected: Observations, seed: int):
         self.judge, self.expected, self.seed = judge, expected, seed
         self.single = [(mistake, self._shown(mistake)) for mistake in mistakes]
-
-    @cached_property
-    def double(self) -> list[tuple[Mistake, Shown]]:
-        """Two mistakes at once."""
-        pairs = pairs_of([mistake for mistake, _ in self.single])
-        return [(mistake, self._shown(mistake)) for mistake in pairs]
+        self.double: dict[tuple[int, int], tuple[Mistake, Shown]] = {}  # of those that were tried
 
     def of(self, seen: Observations) -> tuple[str, str]:
         """The sentence of the mistake that shows the same, and what is noticed where there is none.
@@ -100,13 +99,42 @@ class Diagnosis:
             not isinstance(x, Raised) and what in right and difference(right[what], x)
             for what, x in seen.items()
         )
-        for mistake, shown in chain(self.single, self.double if gave else ()):
+        for mistake, shown in chain(self.single, self._may_be(answer) if gave else ()):
             if shown.agrees(answer):
                 return mistake.says, ""
         if says := self._where_it_ran(seen):
             return says, ""
         notice = getattr(self.judge, "notice", lambda *_: "")
         return "", notice(self.expected, seen, self.seed) or symptom(self.expected, seen)
+
+    def _may_be(self, answer: Marked) -> Iterator[tuple[Mistake, Shown]]:
+        """Two mistakes at once that may show what the answer shows first, by what either shows there alone.
+
+        There are thousands of pairs, and a call of each takes seconds. Results have another form, or none, by one
+        of the two; and where one of them changes nothing, both show what the other does.
+        """
+        what, (x, mark) = next(iter(answer.items()))
+        right = (what, self.expected.get(what), fingerprint(self.expected.get(what)))
+        strange = {form(what, x, mark)} - {form(*right)}
+        first = {shown: shown.first for _, shown in self.single}
+        forms = {shown: {form(*found)} - {form(*right)} for shown, found in first.items()}
+        loud = {
+            shown: found[0] != what or bool(difference(right[1], found[1]))
+            for shown, found in first.items()
+        }
+        for (one, a), (other, b) in combinations([x for x in self.single if x[0].steps], 2):
+            if one.steps.keys() & other.steps.keys():
+                continue
+            if strange != forms[a] | forms[b] and not (strange and forms[a] and forms[b]):
+                continue
+            if loud[a] and loud[b] or alike(first[a if loud[a] else b][2], mark):
+                yield self._both(one, other)
+
+    def _both(self, one: Mistake, other: Mistake) -> tuple[Mistake, Shown]:
+        if (key := (id(one), id(other))) not in self.double:
+            both = at_once(one, other)
+            self.double[key] = both, self._shown(both)
+        return self.double[key]
 
     def _shown(self, mistake: Mistake) -> Shown:
         return Shown(self.judge.observe(mistake.answer, self.seed))
@@ -129,18 +157,24 @@ def parts(result: Any) -> tuple:
     return result if isinstance(result, tuple) else (result,)
 
 
+def at_once(one: Mistake, other: Mistake) -> Mistake:
+    """Two mistakes that replace different steps, made at once."""
+    says = f"Two mistakes at once. {one.says} {other.says}"
+    return Mistake(says, replace(one.answer, **other.steps), {**one.steps, **other.steps})
+
+
 def pairs_of(mistakes: list[Mistake]) -> list[Mistake]:
     """Any two of the mistakes that replace different steps, made at once."""
-    made = [mistake for mistake in mistakes if mistake.steps]
     return [
-        Mistake(
-            f"Two mistakes at once. {one.says} {other.says}",
-            replace(one.answer, **other.steps),
-            {**one.steps, **other.steps},
-        )
-        for one, other in combinations(made, 2)
+        at_once(one, other)
+        for one, other in combinations([mistake for mistake in mistakes if mistake.steps], 2)
         if not one.steps.keys() & other.steps.keys()
     ]
+
+
+def form(what: str, result: Any, mark: Any) -> tuple:
+    """Shapes and kinds of a result, without its numbers."""
+    return what, tuple(kind for kind, *_ in mark) if isinstance(mark, tuple) else type(result)
 
 
 def fingerprint(result: Any) -> tuple | str | bool | None:

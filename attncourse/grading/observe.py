@@ -85,7 +85,8 @@ def observe_call(call: Call, names: list[str]) -> Iterator[tuple[str, Any]]:
         wanted += [name for name, x in call.beside.items() if x.requires_grad]
         for name, gradient in zip(wanted, _told(outcome.gradients, len(wanted)), strict=True):
             yield f"{label}, gradient of {name}", gradient
-    changed = [name for k, name in enumerate(given) if k in outcome.changed]
+    lists = [name for name, x in zip(names, case.args, strict=False) if isinstance(x, list | dict)]
+    changed = [name for k, name in enumerate([*given, *lists]) if k in outcome.changed]
     yield f"{label}, inputs left unchanged", not changed or f"no, {' and '.join(changed)} changed"
 
 

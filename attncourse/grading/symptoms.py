@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.compare import Raised, difference, plain
+from attncourse.grading.gradients import cut_gradient, lost_gradient
 from attncourse.grading.meanings import meaning
 from attncourse.grading.observe import run
 
@@ -33,7 +34,8 @@ def symptom(expected: dict[str, Any], seen: dict[str, Any]) -> str:
             _typed(typed, 0)
             or _nearly(expected, seen)
             or _changed(expected, seen)
-            or _lost_gradient(expected, seen)
+            or lost_gradient(expected, seen)
+            or cut_gradient(expected, seen)
         )
     for explains in (
         _raised,
@@ -267,20 +269,3 @@ def _changed(expected: dict, seen: dict) -> str:
         if names
         else ""
     )
-
-
-def _lost_gradient(expected: dict, seen: dict) -> str:
-    """The inputs that no gradient reaches, in any call."""
-    names = dict.fromkeys(
-        what.rpartition("gradient of ")[2] for what in expected if ", gradient of " in what
-    )
-
-    def lost(name):
-        of = [what for what in expected if what.endswith(f", gradient of {name}")]
-        found = [seen[what] for what in of if what in seen and torch.any(expected[what])]
-        there = (isinstance(g, Raised) or isinstance(g, Tensor) and g.any() for g in found)
-        return bool(found) and not any(there)
-
-    without = [name for name in names if lost(name)]
-    names = " and ".join(without)
-    return f"The results are right, but no gradient flows back to {names}." if names else ""

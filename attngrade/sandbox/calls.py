@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from attncourse.grading.allocations import Allocations, made_by
-from attncourse.grading.answer import Outcome, Question, RemoteAnswer, look, tensors_in
+from attncourse.grading.answer import Outcome, Question, RemoteAnswer, lists_in, look, tensors_in
 from attngrade.sandbox.peer import Far, Peer, described, opened, raised, reply_of
 from attngrade.sandbox.values import bounded
 from attngrade.sandbox.wire import expect
@@ -62,7 +62,8 @@ def outcome(reply: Any, question: Question) -> Outcome:
     told = opened(reply)
     expect(isinstance(told, tuple) and len(told) == 3)
     output, gradients, changed = told
-    count = len(tensors_in((*question.args, *question.kwargs.values())))
+    given = tensors_in((*question.args, *question.kwargs.values()))
+    count = len(given) + len(lists_in(question.args))
     expect(isinstance(changed, list) and all(type(k) is int and 0 <= k < count for k in changed))
     match gradients:
         case [str(kind), str(message), bool(bare)]:

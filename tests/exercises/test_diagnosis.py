@@ -79,6 +79,19 @@ def test_pairs_replace_different_steps():
     ]
 
 
+def test_two_mistakes_are_tried_only_where_they_may_be_the_answer():
+    """One changes nothing in the first call, one gives another shape: alone they show what the two would."""
+
+    tiny = exercise()
+    assert tiny.grade(lambda q, k, v: (attention(q, k, v)[0].exp(), attention(q, k, v)[1])).findings
+    (found,) = tiny._diagnoses.values()
+    assert len(found.double) < len(pairs_of(MISTAKES))
+    tiny = exercise()
+    assert tiny.grade(lambda q, k, v: attention(q, k, v)[0][..., None]).diagnosis == ""
+    (found,) = tiny._diagnoses.values()
+    assert len(found.double) < len(pairs_of(MISTAKES)) / 4
+
+
 def test_a_mistake_is_run_no_further_than_needed_and_only_once():
     called = []
 

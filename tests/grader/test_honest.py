@@ -8,6 +8,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from support.hostile_env import Service, Yard, order_of
 from support.sandbox_helpers import run_as, walls_stand
 
+TOGETHER = 6  # cells of `BESIDE` in one notebook: each notebook costs a second
 HEADS, GROUPED, NUMBER = "multi_head_attention", "repair_no_softmax", "crossover"
 
 # Each stands in a cell of its own, above the answers or below them.
@@ -99,12 +100,19 @@ FILES = {
 }  # fmt: skip
 
 
+def batched(texts: tuple[str, ...], size: int) -> list[tuple[str, ...]]:
+    """Each in one group; every group takes as many."""
+    return [texts[k : k + size] for k in range(0, len(texts), size)]
+
+
 def notebooks() -> list[Attack]:
     """Honest ones; each ends with the checks of what it answers."""
     both = right(HEADS), right(GROUPED)
     checks = f'check("{HEADS}", multi_head_attention)\ncheck("{GROUPED}", grouped_attention)'
     start = (*as_found(HEADS), *as_found(GROUPED)[1:])
-    made = [(text, (*start, text, *both), checks) for text in BESIDE]
+    made = [
+        (f"beside: {texts}", (*start, *texts, *both), checks) for texts in batched(BESIDE, TOGETHER)
+    ]
     made += [
         (f"{text}, above", (*start, f"{text}\n\n{both[0]}", f"{text}\n\n{both[1]}"), checks)
         for text in ABOVE
@@ -128,7 +136,8 @@ def notebooks() -> list[Attack]:
 
 def test_honest_habits_cost_nothing():
     made = notebooks()
-    assert len(made) >= 75
+    assert len(made) >= 40
+    assert len(BESIDE) >= 40
     with Service(run_as(), Yard(os.getuid())) as service:
         result, *_ = service.grade(order_of("anna", made, service.yard))
     walls_stand(dict(result.protections)[next(iter(dict(result.protections)))])

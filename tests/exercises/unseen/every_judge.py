@@ -24,7 +24,7 @@ wrong("causal_mask", "is `return` missing?", never="no number", made=True)(
 # The result instead of the function that gives it.
 wrong("split_heads", "got Tensor", "uncalled", TENSOR)
 wrong("split_heads", "got tuple", "uncalled", attend(TENSOR, TENSOR, TENSOR))
-wrong("honest_plot", "A tensor is called as if it were a function", TENSOR)
+wrong("honest_plot", "it is a tensor; pass the class itself", TENSOR)
 wrong("append", "A tensor is called as if it were a function", TENSOR)
 
 # Other arguments than it is called with, told once.
@@ -32,6 +32,19 @@ wrong("split_heads", "called with (x, num_heads)", "yours takes (x)", never="rai
     lambda: lambda x: x
 )
 wrong("scaled_dot_product_attention", "yours takes (q, k)", lambda q, k: (q, k))
+wrong(
+    "strided_checkpoint", "called with (w_q, w_o,", "yours takes (w_q)", never="raised", made=True
+)(lambda: lambda w_q: w_q)
+
+
+class TooFew(nn.Module):
+    def __init__(self, embed_dim):
+        super().__init__()
+
+
+for _name in "head_dim", "honest_plot", "pseudo_tokens":
+    wrong(_name, "it is built with (embed_dim, num_heads", "yours takes (embed_dim)",
+          never=("raised", "stores other numbers"), made=True)(lambda: TooFew)  # fmt: skip
 
 
 class NotSetUp(nn.Module):

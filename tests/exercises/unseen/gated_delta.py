@@ -65,7 +65,7 @@ for x in (1.0, 10.0, 50.0):
     wrong("delta_step", "difference is clamped", step(change=lambda y, x=x: y.clamp(-x, x)))
 wrong("delta_step", "1.33 * key outer", step(beta=torch.exp), never="another key")
 wrong("delta_step", "Is something rounded", step(finish=lambda o, s: (o, s.round(decimals=2))), never="results are right")  # fmt: skip
-wrong("delta_step", "gradient of state is not", step(change=torch.detach))
+wrong("delta_step", "no gradient flows back to value", step(change=torch.detach))
 wrong("delta_step", "should be (1, 2, 4)", step(finish=lambda o, s: (o.squeeze(0), s)))
 wrong("delta_step", "another key", step(key=torch.relu))
 

@@ -1,6 +1,7 @@
 """Linear attention: as many queries as keys and no mask, totals below 1, and what may not be said of the features."""
 
 import torch
+import torch.nn.functional as F
 
 from unseen import right, wrong
 
@@ -9,30 +10,51 @@ def features(x):
     return torch.exp(x.clamp(max=0)) + x.clamp(min=0)
 
 
-def state_step(least):
+def state_step(least=0.0, made=features, finish=lambda *three: three):
     """Divided by no less than this."""
 
     def answer(query, key, value, state, total):
-        q, k = features(query), features(key)
+        q, k = made(query), made(key)
         state, total = state + k[..., :, None] * value[..., None, :], total + k
-        sums = (q[..., None, :] @ state)[..., 0, :]
-        return sums / (q * total).sum(-1, keepdim=True).clamp(min=least), state, total
+        read = (q[..., None, :] @ state)[..., 0, :] / (q * total).sum(-1, keepdim=True).clamp(
+            min=least
+        )
+        return finish(read, state, total)
 
     return answer
 
 
-right("causal_state", state_step(0.0))
-wrong("causal_state", "Wrong: output", state_step(1.0))
+FEATURES = (  # what is said of them, and they
+    ("upper limit", lambda x: features(x).clamp(max=10.0)),
+    ("lower limit", lambda x: features(x).clamp(min=0.1)),
+    ("lower limit", lambda x: features(x) + 0.01),
+    ("another function", lambda x: F.silu(x) + 1),
+    ("another function", lambda x: F.leaky_relu(x) + 1),
+    ("divided by sqrt(d) before the features", lambda x: features(x / x.size(-1) ** 0.5)),
+)
+right("causal_state", state_step())
+right("causal_state", state_step(1e-6))  # as small as float32 needs it
+for least in (1.0, 0.1, 0.01):
+    wrong("causal_state", "has a lower limit", state_step(least))
+for says, made in FEATURES:
+    wrong("causal_state", says, state_step(made=made))
+wrong("causal_state", "the number of the key is", "its feature", state_step(made=lambda x: F.celu(x, 2.0) + 1), never="The output of a call is right")  # fmt: skip
+wrong("causal_state", "axes of size 1", state_step(finish=lambda o, s, t: (o.squeeze(-1), s, t)))
+wrong("causal_state", "gradient of key is not", state_step(finish=lambda o, s, t: (o, s.detach(), t)))  # fmt: skip
 
 
-def normalized(query, key, value, is_causal, least=0.0):
-    q, k = features(query), features(key)
+def normalized(query, key, value, is_causal, least=0.0, made=features):
+    q, k = made(query), made(key)
     table = q @ k.mT
     table = table.tril() if is_causal else table
     return table @ value / table.sum(-1, keepdim=True).clamp(min=least)
 
 
 right("repair_normalizer", normalized)
+for says, made in FEATURES:
+    wrong("repair_normalizer", says, lambda *x, made=made: normalized(*x, made=made))
+for least in (0.1, 0.01):
+    wrong("repair_normalizer", "has a lower limit", lambda *x, least=least: normalized(*x, least))
 
 
 @wrong("repair_normalizer", "6 queries, 6 keys")
@@ -45,13 +67,56 @@ def at_least_1(query, key, value, is_causal):
     return normalized(query, key, value, is_causal, 0.0 if is_causal else 1.0)
 
 
-@wrong("chunked", "should give", never="features")
-def halves_the_state(query, key, value, size):
-    value = torch.cat([value, torch.ones_like(value[..., :1])], -1)
-    state, out = 0.0 * key[:, :, :1].mT @ value[:, :, :1], []
-    parts = (x.split(size, 2) for x in (features(query), features(key), value))
-    for q, k, v in zip(*parts, strict=True):
-        out.append(q @ state + (q @ k.mT).tril() @ v)
-        state = (state + k.mT @ v) / 2
-    read = torch.cat(out, 2)
-    return read[..., :-1] / read[..., -1:]
+def in_chunks(keep=torch.add, made=features, size_of=lambda size: size, divide=lambda read: read[..., :-1] / read[..., -1:]):  # fmt: skip
+    """A state, and a table for each chunk."""
+
+    def answer(query, key, value, size):
+        value = torch.cat([value, torch.ones_like(value[..., :1])], -1)
+        state, out = 0.0 * key[:, :, :1].mT @ value[:, :, :1], []
+        parts = (x.split(size_of(size), 2) for x in (made(query), made(key), value))
+        for q, k, v in zip(*parts, strict=True):
+            out.append(divide(q @ state + (q @ k.mT).tril() @ v))
+            state = keep(state, k.mT @ v)
+        return torch.cat(out, 2)
+
+    return answer
+
+
+for name in ("chunked", "repair_global"):
+    right(name, in_chunks())
+    wrong(name, "fades from chunk to chunk", in_chunks(lambda old, new: 0.9 * old + new))
+    wrong(name, "fades from chunk to chunk", in_chunks(lambda old, new: 0.999 * old + new))
+    wrong(name, "should give", in_chunks(lambda old, new: (old + new) / 2), never="features")
+    wrong(name, "several chunks", in_chunks(lambda old, new: (old + new).clamp(-10, 10)))
+    wrong(name, "gradient of key is not", in_chunks(lambda old, new: old.detach() + new))
+    for says, made in FEATURES:
+        wrong(name, says, in_chunks(made=made))
+    for least in (0.1, 0.01):
+        wrong(name, "has a lower limit", in_chunks(divide=lambda r, x=least: r[..., :-1] / r[..., -1:].clamp(min=x)))  # fmt: skip
+wrong("chunked", "a state is written for each token", in_chunks(size_of=lambda size: 1))
+wrong("chunked", "a table of n x n numbers", in_chunks(size_of=lambda size: 10**6))
+right("repair_global", in_chunks(size_of=lambda size: 1))
+
+
+def piece(made=features, old=lambda state: state, divide=lambda read: read[..., :-1] / read[..., -1:], finish=lambda *both: both):  # fmt: skip
+    """What was read before, and this piece."""
+
+    def answer(query, key, value, state):
+        q, k, v = made(query), made(key), torch.cat([value, torch.ones_like(value[..., :1])], -1)
+        read, new = (q @ k.mT).tril() @ v, k.mT @ v
+        if state is not None:
+            read, new = read + q @ old(state), state + new
+        return finish(divide(read), new)
+
+    return answer
+
+
+right("continue_state", piece())
+for says, made in FEATURES:
+    wrong("continue_state", says, piece(made))
+wrong("continue_state", "has a lower limit", piece(divide=lambda r: r[..., :-1] / r[..., -1:].clamp(min=0.01)))  # fmt: skip
+wrong("continue_state", "gradient of state is not", piece(old=torch.detach))
+wrong("continue_state", "gradient of", "is not", piece(finish=lambda o, s: (o, s.detach())))
+right("positive_features", (-1, -2, 60, 3, 18.33))
+wrong("positive_features", "Number 5", "this is close", (-1, -2, 60, 3, 18.3))
+wrong("positive_features", "Number 2", "not yet divided", (-1, 2, 60, 3, 18.33))

@@ -58,3 +58,4 @@ wrong("convolve_scores", "order of the kernels", never="a later key has weight")
     convolved(order=lambda kernel: kernel.flip(0))
 )
 wrong("repair_leak", "multiplied by sqrt(head_dim)", twice(scale=lambda q: q.size(-1) ** -0.5))
+wrong("repair_leak", "width of the values", lambda q, k, v, *kernels: twice(scale=lambda _: math.sqrt(v.size(-1)))(q, k, v, *kernels))  # fmt: skip

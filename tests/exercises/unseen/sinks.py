@@ -22,6 +22,8 @@ def with_sink(fill=-math.inf, scale=None, sink_of=lambda sink: sink, weigh=lambd
 right("learned_sink", with_sink())
 for fill in (-1e3, -1e5, -1e7, -1e8):
     wrong("learned_sink", "minus infinity", with_sink(fill=fill))
+wrong("learned_sink", "over queries and keys at once", with_sink(weigh=lambda s: s.flatten(-2).softmax(-1).view_as(s)))  # fmt: skip
+wrong("learned_sink", "A causal mask", lambda q, k, v, sink, seen: with_sink()(q, k, v, sink, seen & torch.ones(seen.shape[-2:]).tril().bool()))  # fmt: skip
 wrong("learned_sink", "exp(sink)", with_sink(sink_of=torch.exp))
 wrong("learned_sink", "may be any number", with_sink(sink_of=torch.relu))
 wrong("learned_sink", "sigmoids of the scores", with_sink(weigh=torch.sigmoid))

@@ -18,7 +18,7 @@ class Parts:
     """What tables (n, m) are made of.
 
     Args:
-        relative: a random number for each i - j.
+        relative: a random number for each i - j; ``halves``, one that ends in 5.
         number: random numbers, to be looked up by other indices.
         gram: products of random positions.
         along: where an entry stands on its diagonal, and ``length``, how long that diagonal is.
@@ -32,6 +32,8 @@ class Parts:
             torch.rand(n, m, generator=g),
         )
         self.relative = self.number[self.distance + m]
+        decimal = 10.0 ** (1 + self.distance % 4)  # halves of a unit: round() tears them apart
+        self.halves = (torch.floor(self.relative * decimal) + 0.5) / decimal
         positions = torch.randn(max(n, m), 5, generator=g).double()
         self.gram = positions[:n] @ positions[:m].T
         self.along = torch.minimum(self.i, self.j)
@@ -76,7 +78,7 @@ GROUPS = (  # queries, keys, heads; the diagonals of the long ones are long enou
              "All of it but the last column is relative"),
         Kind("a far diagonal below is off", lambda x: x.off(x.at(x.n - 2, 0)),
              "One number far below the main diagonal is off; the diagonals go on to i - j = n - 1"),
-        Kind("a number for each distance, rounded", lambda x: x.relative + 0.4 * ROUNDING * (2 * x.noise - 1),
+        Kind("a number for each distance, rounded", lambda x: x.halves + 0.4 * ROUNDING * (2 * x.noise - 1),
              "Its diagonals differ by rounding only, by less than 1e-5"),
     )),
     (9, 9, (
@@ -103,6 +105,9 @@ GROUPS = (  # queries, keys, heads; the diagonals of the long ones are long enou
              "The ups and downs along its diagonals cancel in a sum"),
         Kind("one number in the middle is off", lambda x: x.off(x.at(4, 3), -0.6),
              "One number in the middle of a diagonal is another"),
+        Kind("signs that alternate", lambda x: x.relative * (-1.0) ** x.along, "Its sizes are relative, its signs are not"),
+        Kind("a number far below zero is off", lambda x: x.off(x.at(5, 2)) - 60.0,
+             "A number of about -60 is 0.7 off; for a softmax that is nothing, but it is the table that counts"),
         Kind("the first number is off", lambda x: x.off(x.at(0, 0)), "The number at [0, 0] is on the main diagonal, too"),
     )),
     (8, 12, (
@@ -114,6 +119,8 @@ GROUPS = (  # queries, keys, heads; the diagonals of the long ones are long enou
              "A number and minus infinity stand on one diagonal: which keys are hidden depends on j"),
         Kind("zeros, and a mask over the first key", lambda x: torch.zeros(x.n, x.m).masked_fill(x.j == 0, LOW),
              "A number and minus infinity stand on one diagonal: which keys are hidden depends on j"),
+        *(Kind(f"minus infinity, and once {fill:g}", lambda x, fill=fill: x.relative.masked_fill(x.distance == 1, LOW).where(~x.at(4, 3), fill),
+               "Minus infinity is no number, not even one that is far below zero") for fill in (-1.0, -10.0, -100.0, -1e3, -1e4)),
         Kind("one hidden pair", lambda x: x.relative.masked_fill(x.at(3, 5), LOW),
              "A number and minus infinity stand on one diagonal: one pair is hidden"),
     )),
@@ -122,6 +129,7 @@ GROUPS = (  # queries, keys, heads; the diagonals of the long ones are long enou
              "It changes by 6e-5 a step along its diagonals, and by more than 1e-3 from one end to the other"),
         Kind("one faint number among large ones", lambda x: x.off(x.at(12, 14), 1.6 * REAL) + 20,
              "One number of a long diagonal is 1.6e-3 off, where all are about 20"),
+        Kind("the last number of a long diagonal is off", lambda x: x.off(x.at(23, 25)), "One number at the end of a long diagonal is another"),
         Kind("repeats after 4 places", lambda x: x.number[x.distance % 4], "It is a function of (i - j) % 4"),
     )),
     (1, 6, (Kind("a single query", lambda x: x.relative, "A diagonal of one number is constant"),)),

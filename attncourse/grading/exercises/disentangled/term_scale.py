@@ -17,6 +17,7 @@ from attncourse.grading.exercises.disentangled._terms import (
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistakes import mistakes_of, softmaxes
 from attncourse.grading.observe import Case
+from attncourse.grading.slips import alone, clamped
 
 
 def definition(c2c, c2p, p2c, head_dim):
@@ -32,9 +33,9 @@ CALLS = (  # what is special; b h n m, head_dim, which terms are there, how loud
     ("all three terms, head_dim 6, 4 queries, 7 keys", (2, 5, 4, 7), 6, "111", 1),
     ("p2c switched off, head_dim 10", (1, 2, 5, 3), 10, "110", 1),
     ("c2p switched off, head_dim 5", (2, 1, 3, 6), 5, "101", 1),
-    ("c2c switched off, head_dim 8", (1, 4, 6, 5), 8, "011", 1),
+    ("c2c switched off, head_dim 8", (1, 4, 5, 5), 8, "011", 1),
     ("c2c alone, head_dim 7", (3, 2, 2, 4), 7, "100", 1),
-    ("c2p alone, head_dim 12", (2, 2, 7, 4), 12, "010", 1),
+    ("c2p alone, head_dim 12, scores about 60", (2, 2, 7, 4), 12, "010", 1),
     ("p2c alone, head_dim 3", (1, 3, 4, 8), 3, "001", 1),
     ("p2c there, but all zeros, head_dim 9", (2, 2, 3, 5), 9, "110", 1),
     ("c2p alone, and all zeros, head_dim 5", (2, 3, 2, 4), 5, "010", 1),
@@ -48,9 +49,14 @@ def cases(seed: int) -> list[Case]:
     for number, (what, size, d, on, loud) in enumerate(CALLS):
         every = [loud * x * d**0.5 for x in normal(g, size, size, size)]
         terms = [x if here == "1" else None for x, here in zip(every, on, strict=True)]
-        if loud > 1:  # one row is far below the others, one far above
-            terms[0][..., 0, :] -= 10_000
-            terms[0][..., 1, :] += 10_000
+        if (
+            loud > 1
+        ):  # one row is far below the others, one far above, and no sum of them is rounded
+            for row, far in ((0, -(2.0**25)), (1, 2.0**25)):
+                terms[0][..., row, :] = far + 4096.0 * torch.arange(size[-1])
+                terms[1][..., row, :] = terms[2][..., row, :] = 0.0
+        if "about 60" in what:  # float16 has steps of 1/32 there
+            terms[1] += 60 * d**0.5
         if "zeros" in what:
             terms[2 if terms[2] is None and terms[0] is not None else 1] = torch.zeros(size)
         found.append(Case(what, (*terms, d), gradients=number < 3))
@@ -169,8 +175,6 @@ MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in (
      {"join": lambda terms, factor: sum(there(terms)) / sum(there(terms)).std(-1, keepdim=True, correction=min(1, terms[0].size(-1) - 1) if terms[0] is not None else 1)}),
     ("The largest number of each term is subtracted, and rows far below it vanish; subtract the largest of the row.",
      {"join": lambda terms, factor: sum(x - x.max() for x in there(terms)) * factor, "normalize": lambda s: s.exp() / s.exp().sum(-1, keepdim=True)}),
-    *(("Scores are clamped, so that all beyond a bound are the same.", {"normalize": lambda s, top=top: s.clamp(-top, top).softmax(-1)})
-      for top in (10.0, 20.0, 50.0, 80.0, 88.0, 100.0)),
     ("A score of 0 is hidden as if it were no score.", {"normalize": lambda s: s.masked_fill(s == 0, -math.inf).softmax(-1)}),
     ("The weights are returned in a tuple; return the weights alone.", {"finish": lambda w, terms: (w,)}),
     ("The scores are returned with the weights; return the weights alone.", {"finish": lambda w, terms: (w, sum(there(terms)))}),
@@ -185,6 +189,16 @@ MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in (
     ("No gradient flows back: the result is detached or made inside no_grad.", {"finish": lambda w, terms: w.detach()}),
 )] + [Mistake("All numbers of all terms are added up; add the terms, torch.stack(terms).sum(0).",
            Terms(join=lambda terms, factor: torch.stack(there(terms)).sum() * factor))] + mistakes_of(RIGHT, softmaxes))  # fmt: skip
+
+MISTAKES += alone(RIGHT.but(says, **steps) for says, steps in (
+    ("Negative scores become 0 before the softmax; they enter it as they are.", {"normalize": lambda s: s.relu().softmax(-1)}),
+    ("A 1 is added to the sum of the exponentials, so the weights do not sum to 1.",
+     {"normalize": lambda s: torch.nn.functional.pad(s, (0, 1)).softmax(-1)[..., :-1]}),
+    ("The scores are rounded to float16, which ends at 65504 and keeps 3 digits; stay in float32.",
+     {"normalize": lambda s: s.half().softmax(-1).float()}),
+    ("The weights are powers of 2; a softmax has powers of e.", {"normalize": lambda s: (s * math.log(2)).softmax(-1)}),
+))  # fmt: skip
+MISTAKES += alone(mistakes_of(RIGHT, clamped))
 
 EXERCISE = Exercise(
     name="term_scale", answer="term_weights", title="One term, two or three", kind="Implement",

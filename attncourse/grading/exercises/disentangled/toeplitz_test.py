@@ -23,6 +23,7 @@ from attncourse.grading.exercises.disentangled._told import (
     visible,
     within,
 )
+from attncourse.grading.slips import alone
 
 RIGHT = Told()
 ACCEPTED = Accepted(diagonal_after_diagonal=RIGHT, tuple_of_bools=Told(answer=tuple))
@@ -140,7 +141,7 @@ MISTAKES = Mistakes([
     RIGHT.but("The last row is never looked at.", table=lambda b: b[:, : max(1, b.size(1) - 1)]),
     RIGHT.but("The last column is never looked at.", table=lambda b: b[..., : max(1, b.size(2) - 1)]),
     RIGHT.but("The first row or column is never looked at.", table=lambda b: b[:, min(1, b.size(1) - 1) :, min(1, b.size(2) - 1) :]),
-    RIGHT.but("The weights are compared instead of the biases; a softmax divides each row by a sum of its own.", table=lambda b: b.softmax(-1)),
+    RIGHT.but("Each row is compared after something of its own was taken off it, as by a softmax or a mean; compare the biases as they are.", table=lambda b: b.softmax(-1)),
     RIGHT.but("Entries are compared along i + j, from the upper right to the lower left; i - j is constant along the other diagonals.",
               table=lambda b: b.flip(2)),
     RIGHT.but("Minus infinity becomes 0, and a number near 0 is not hidden.", table=lambda b: b.nan_to_num(neginf=0.0)),
@@ -178,6 +179,12 @@ MISTAKES = Mistakes([
             lambda bias: near(bias[:, 1:, 1:], bias[:, :-1, :-1]).flatten(1).all(1, keepdim=True)),
     Mistake("Numbers are returned; return True or False for each head.",
             lambda bias: (bias[:, 1:, 1:] - bias[:, :-1, :-1]).abs().flatten(1).sum(1)),
+])  # fmt: skip
+MISTAKES += alone([
+    *(RIGHT.but("Minus infinity becomes a number such as -100 or -1e4, and then equals it; they are not equal.",
+                table=lambda b, x=x: b.masked_fill(b == -torch.inf, x)) for x in (-1.0, -10.0, -100.0, -1e3, -1e4)),
+    RIGHT.but("The signs of the numbers are lost; x and -x are not equal.", table=torch.abs),
+    RIGHT.but("The exponentials of the biases are compared, which are next to 0 far below zero; compare the biases.", table=torch.exp),
 ])  # fmt: skip
 
 EXERCISE = Exercise(

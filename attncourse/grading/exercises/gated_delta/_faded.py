@@ -5,7 +5,7 @@ from itertools import combinations
 
 from torch import Tensor
 
-from attncourse.grading.compare import difference, plain
+from attncourse.grading.compare import plain
 from attncourse.grading.symptoms import same
 
 
@@ -17,25 +17,6 @@ def like(right, got) -> bool:
 def nearly(calls) -> bool:
     """Are all results right but for rounding?"""
     return all(same(right, got, 0.02) for right, got in calls)
-
-
-def cut(expected: dict, seen: dict) -> str:
-    """Results that are right, with gradients that are not; '' if something else is wrong as well."""
-    others = [x for x in expected if ", gradient of " not in x]
-    if any(difference(expected[x], seen.get(x)) for x in others):
-        return ""
-    names = [x for x in expected if ", gradient of " in x and not same(expected[x], seen.get(x))]
-    if not names or any(not like(expected[x], seen.get(x)) for x in names):
-        return ""
-    name = names[0].rpartition("gradient of ")[2]
-    if not all(seen[x].isfinite().all() for x in names):
-        return f"The results are right, but the gradient of {name} has NaN or infinite numbers: an exponential that is infinite is hidden too late."
-    return (
-        f"The results are right, but the gradient of {name} is not: a part of its way back is cut, as by detach, item, clamp or "
-        "no_grad, or changed."
-        if any(seen[x].any() for x in names)
-        else ""
-    )
 
 
 def span(first: int, last: int) -> str:

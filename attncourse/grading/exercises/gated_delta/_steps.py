@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attncourse.grading.compare import plain
 from attncourse.grading.exercise import Calls, cases_of
-from attncourse.grading.exercises.gated_delta._faded import cut, like, nearly
+from attncourse.grading.exercises.gated_delta._faded import like, nearly
 from attncourse.grading.recipe import Recipe
 from attncourse.grading.symptoms import same
 from attncourse.spec_linear import state_space
@@ -87,7 +87,7 @@ class Steps(Calls):
             for case in cases_of(self, seed)
         ]
         if nearly([call[1:] for call in calls]):
-            return cut(expected, seen)
+            return ""
         for case, right, got in calls:
             if not (isinstance(got, tuple) and len(got) == 2 and all(map(like, right, got))):
                 return shapes(right, got)

@@ -7,8 +7,18 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
+from attncourse.grading.callable import no_function
 from attncourse.grading.compare import Raised, difference
-from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistake, Mistakes
+from attncourse.grading.exercise import (
+    GIVEN,
+    Accepted,
+    Calls,
+    Case,
+    Exercise,
+    Mistake,
+    Mistakes,
+    cases_of,
+)
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.layers_judge import merge, split
 
@@ -35,6 +45,10 @@ def trained(x, w_q, w_k, w_v, w_o, num_heads, num_kv_heads):
     return spec.merge_heads(heads) @ w_o.T
 
 
+def asked(w_q, w_o, num_heads, num_kv_heads):
+    """How an answer is called."""
+
+
 class Told(str):
     """What is known of an answer and decides nothing: equal to all others."""
 
@@ -48,6 +62,10 @@ class Loaded(Calls):
     """Runs a contiguous layer with the matrices that the answer returns."""
 
     def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
+        calls = (Case(c.label, (c.args[1], *c.args[4:])) for c in cases_of(self, seed))
+        if problem := no_function(answer, asked, list(calls)):
+            yield GIVEN, problem
+            return
         returned = []
 
         def loaded(x, w_q, w_k, w_v, w_o, *heads):
@@ -57,7 +75,7 @@ class Loaded(Calls):
             q, *kv = map(split, (x @ w_q.T, x @ w_k.T, x @ w_v.T), (*heads, heads[1]))
             return merge(F.scaled_dot_product_attention(q, *kv, enable_gqa=True)) @ w_o.T
 
-        yield from super().observe(loaded if callable(answer) else answer, seed)
+        yield from super().observe(loaded, seed)
         yield HEADS, Told("\n".join(heads_of(*matrices) for matrices in returned))
 
     def expected(self, seed: int) -> dict[str, Any]:

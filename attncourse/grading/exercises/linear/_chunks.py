@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attncourse.grading.exercises.linear._slips import features, reading, results, totals
+from attncourse.grading.exercises.linear._slips import features, limits, reading, results, totals
 from attncourse.grading.exercises.linear._summed import (
     UNIT,
     Given,
@@ -16,15 +16,17 @@ from attncourse.grading.exercises.linear._summed import (
     with_one,
 )
 from attncourse.grading.mistakes import mistakes_of
+from attncourse.grading.slips import alone
 
 CALLS = (  # what is special, b h n m d e, how loud, size
     ("2 samples, 3 heads, 7 tokens, chunks of 3, values 5 wide", (2, 3, 7, 7, 4, 5), 1, 3),
     (f"chunks of 2, {UNIT}", (1, 2, 8, 8, 3, 0), 1, 2),
+    ("values of 1 number, chunks of 4", (1, 2, 6, 6, 2, 1), 4, 4),
     ("chunks of 1", (1, 3, 5, 5, 3, 4), 1, 1),
     ("one chunk, as long as the text", (3, 2, 6, 6, 5, 3), 1, 6),
     ("a chunk longer than the text", (2, 1, 5, 5, 4, 6), 1, 8),
     ("1 token", (2, 3, 1, 1, 5, 4), 1, 2),
-    ("11 tokens, chunks of 4, features near 0", (1, 2, 11, 11, 2, 3), 4, 4),
+    ("11 tokens, chunks of 4, features near 0 and far from it", (1, 2, 11, 11, 2, 3), 4, 4),
 )
 
 
@@ -173,5 +175,20 @@ LOOPED = (
 
 def shared(right: Summed, without: tuple[str, ...] = ()) -> list:
     """The mistakes of both exercises on chunks."""
-    same = ("all read", "itself hidden", "only itself", "clamped", "earlier counted", *without)
-    return mistakes_of(right, chunks, features, totals, reading, results, without=same)
+    same = ("all read", "itself hidden", "only itself", "earlier counted", *without)
+    fades = [
+        right.but("The state fades from chunk to chunk; nothing is forgotten.", pairs=_fading(x))
+        for x in (0.9, 0.95, 0.99, 0.999)
+    ]
+    found = mistakes_of(right, chunks, features, totals, reading, results, without=same)
+    return found + alone([*mistakes_of(right, limits), *fades])
+
+
+def _fading(by: float) -> Callable:
+    """What a query counts when the state fades by a factor with each chunk."""
+
+    def pairs(n, m, x):
+        c, t = apart(n, m, x)
+        return torch.where(c > 0, by ** (c - 1.0), ((c == 0) & (t >= 0)).float())
+
+    return pairs

@@ -76,7 +76,6 @@ def totals(right: Summed) -> Found:
         ("one added", "1 is added to the sum of the weights; divide by the sum alone.", lambda s, t, x: s / (t + 1)),
         *((f"{eps:g} added", f"{eps:g} is added to the sum of the weights, which is enough to be seen; features of elu + 1 need none.",
            lambda s, t, x, eps=eps: s / (t + eps)) for eps in (0.1, 0.01)),
-        ("clamped", "The sum of the weights is held at 1 or above; it may be less.", lambda s, t, x: s / t.clamp(min=1)),
         ("length", "The sum is divided by its own length; divide by the sum of the weights.",
          lambda s, t, x: F.normalize(s, dim=-1)),
         ("softmax of sums", "A softmax is taken of the sums; divide by the sum of the weights.", lambda s, t, x: s.softmax(-1)),
@@ -149,3 +148,26 @@ def results(right: Summed) -> Found:
 
 
 SHARED = (features, totals, reading, results)
+
+
+def limits(right: Summed) -> Found:
+    """Features that are nearly right, and sums with something added; not looked for in pairs."""
+    least = "The features have a lower limit, or a number is added to them; they may be as near to 0 as they like."
+    most = "The features have an upper limit; above 0 they are x + 1, however large."
+    other = "The features are those of another function; they are elu(x) + 1."
+    scaled = "Queries and keys are divided by sqrt(d) before the features; there is no scale."
+    for name, says, change in (
+        *((f"at least {x:g}", least, lambda y, x=x: elu_plus_one(y).clamp(min=x)) for x in (0.1, 0.01)),
+        *((f"and {x:g}", least, lambda y, x=x: elu_plus_one(y) + x) for x in (0.1, 0.01, 1e-3)),
+        *((f"at most {x:g}", most, lambda y, x=x: elu_plus_one(y).clamp(max=x)) for x in (2.0, 5.0, 6.0, 10.0)),
+        *((f"{f.__name__} plus one", other, lambda y, f=f: f(y) + 1) for f in (F.gelu, F.silu, F.selu, F.leaky_relu)),
+        ("not bent", "The features are x + 1 everywhere; below 0 they are exp(x).", lambda y: y + 1),
+        ("both scaled", scaled, lambda y: elu_plus_one(y * y.size(-1) ** -0.5)),
+    ):  # fmt: skip
+        yield name, says, {"query": change, "key": change}
+    for eps in (1e-3, 1e-4):
+        says = f"{eps:g} is added to the sum of the weights, which is enough to be seen; features of elu + 1 need none."
+        yield f"{eps:g} added", says, {"divide": lambda s, t, x, eps=eps: s / (t + eps)}
+    for low in (1.0, 0.1, 0.01):
+        says = "The sum of the weights has a lower limit; it may be as small as it likes."
+        yield f"sum at least {low:g}", says, {"divide": lambda s, t, x, low=low: s / t.clamp(min=low)}  # fmt: skip

@@ -102,12 +102,24 @@ class Summed:
 
 
 def drawn(seed: int, calls) -> list[Case]:
-    """Cases of (what is special, (b, h, n, m, d, e), how loud, further arguments ...); e of 0: unit values."""
+    """Cases of (what is special, (b, h, n, m, d, e), how loud, further arguments ...); e of 0: unit values.
+
+    Where it is loud, the first products are nearly 0, so that nothing can be added to their sum, and some features are
+    large. Gradients are compared in the other cases.
+    """
     g, found = seeded(seed), []
     for what, (b, h, n, m, d, e), loud, *rest in calls:
         query, key, value = normal(g, (b, h, n, d), (b, h, m, d), (b, h, m, e or m))
         if not e:
             value = torch.eye(m).expand(b, h, m, m).contiguous()
         rest = [x(g) if callable(x) else x for x in rest]
-        found.append(Case(what, (loud * query, loud * key, value, *rest)))
+        if loud > 1:
+            query, key = faint(query), torch.cat([faint(key[:, :, :2]), loud * key[:, :, 2:]], 2)
+            key[:, :, 1:2], key[:, :, 2:3, 0] = -5.5, 4.0 * loud
+        found.append(Case(what, (query, key, value, *rest), gradients=loud == 1 and e > 0))
     return found
+
+
+def faint(x: Tensor) -> Tensor:
+    """Numbers whose features are some hundredths."""
+    return -3.5 - x.abs() / 4

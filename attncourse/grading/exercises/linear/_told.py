@@ -47,8 +47,10 @@ class Reads(Calls):
             return common(calls, raised, "An error comes from") if not all(raised) else ""
         if not all(_comparable(right, got) for _, right, got in calls):
             return ""
-        if any(both := [_parts(right, got) for _, right, got in calls if isinstance(right, tuple)]):
-            return next(filter(None, both), "")
+        if says := next(filter(None, (_grown(*call) for call in calls)), ""):
+            return says
+        if all(same(_first(right), _first(got)) for _, right, got in calls):
+            return next(filter(None, (_parts(right, got) for _, right, got in calls)), "")
         tables = [(_first(right), _first(got)) for c, right, got in calls if UNIT in c.label]
         found = next(filter(None, (_weights(*both) for both in tables)), "")
         wrong = [not same(right, got) for _, right, got in calls]
@@ -66,12 +68,25 @@ def _comparable(right, got) -> bool:
     return plain(got) and got.is_floating_point() and got.shape == right.shape
 
 
+def _grown(case, right, got) -> str:
+    """Of an output, a state and a total: by which features of the key the total has grown."""
+    if not isinstance(right, tuple) or len(right) < 3 or same(right[2], got[2]):
+        return ""
+    key, total = case.args[1], case.args[-1]
+    at = _place((got[2] - right[2]).abs() > 1e-3 * (1 + right[2].abs()))
+    grown, asked = (x[2][at].double().item() - total[at].item() for x in (got, right))
+    return (
+        f"{case.label}: at {list(at)} the number of the key is {key[at].item():.3g} and its feature {asked:.3g}; the total that is handed "
+        f"on is {grown:.3g} more than the one that came in."
+    )
+
+
 def _parts(right, got) -> str:
     """Of an output and a state: what is said where only the state is wrong."""
-    if not same(right[0], got[0]) or same(right, got):
+    if not isinstance(right, tuple) or not same(right[0], got[0]) or same(right, got):
         return ""
     wrong = [name for name, a, b in zip(("output", "state", "total"), right, got, strict=False) if not same(a, b)]  # fmt: skip
-    return f"The output of a call is right, but the {' and the '.join(wrong)} that is handed on is not." if wrong else ""  # fmt: skip
+    return f"The output of a call is right, but the {' and the '.join(wrong)} handed on is not what it should be." if wrong else ""  # fmt: skip
 
 
 def _right_parts(calls) -> str:

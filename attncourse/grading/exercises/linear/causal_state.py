@@ -5,11 +5,12 @@ import torch.nn.functional as F
 
 from attncourse import spec_linear
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
-from attncourse.grading.exercises.linear._slips import features, results, totals
-from attncourse.grading.exercises.linear._summed import Given, Summed, elu_plus_one
+from attncourse.grading.exercises.linear._slips import features, limits, results, totals
+from attncourse.grading.exercises.linear._summed import Given, Summed, elu_plus_one, faint
 from attncourse.grading.exercises.linear._told import Reads
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistakes import mistakes_of
+from attncourse.grading.slips import alone
 
 
 def definition(query, key, value, state, total):
@@ -27,7 +28,8 @@ CALLS = (  # what is special, b h d e, how many tokens came before, how loud
     ("2 samples, 3 heads, 7 tokens before, values 5 wide", (2, 3, 4, 5), 7, 1),
     ("the first token: state and total are 0", (3, 2, 5, 4), 0, 1),
     ("1 sample, 1 head, 1 token before", (1, 1, 3, 6), 1, 1),
-    ("features near 0", (2, 4, 3, 2), 5, 4),
+    ("features near 0 and far from it", (2, 4, 3, 2), 5, 12),
+    ("the first token, its features near 0, 1 value", (2, 3, 2, 1), 0, 9),
     ("keys as wide as values, 20 tokens before", (3, 1, 4, 4), 20, 1),
 )
 
@@ -38,10 +40,12 @@ def cases(seed: int) -> list[Case]:
         query, key, value = normal(g, (b, h, d), (b, h, d), (b, h, e))
         keys, values = normal(g, (b, h, past, d), (b, h, past, e))
         keys = elu_plus_one(keys)
-        if loud > 1:  # the product with the total is below 1
-            query = (-2.5 - query.abs()) / loud
-        args = loud * query, loud * key, value, keys.mT @ values, keys.sum(2)
-        found.append(Case(what, args))
+        if loud > 1:  # the product with the total is below 1, or nearly 0
+            query, key = faint(query), faint(key)
+            if past:
+                key[..., 0], key[..., -1] = loud, -6.0
+        args = query, key, value, keys.mT @ values, keys.sum(2)
+        found.append(Case(what, args, gradients=loud == 1))
     return found
 
 
@@ -166,8 +170,9 @@ STEPS = (
 MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in STEPS])
 MISTAKES += mistakes_of(
     RIGHT, features, totals, results,
-    without=("averaged", "tokens first", "merged", "last", "divided by position", "divided by all", "clamped"),
+    without=("averaged", "tokens first", "merged", "last", "divided by position", "divided by all"),
 )  # fmt: skip
+MISTAKES += alone(mistakes_of(RIGHT, limits))
 MISTAKES += [Mistake(says, wrong) for says, wrong in (
     ("The key is written without its features; the state adds up features of the key times the value.",
      lambda q, k, v, s, t: (*RIGHT(q, k, v, s, t)[:1], s + written(k, v), t + elu_plus_one(k))),

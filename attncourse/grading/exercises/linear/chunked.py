@@ -13,7 +13,7 @@ from attncourse.grading.exercises.linear._told import Reads
 from attncourse.grading.inputs import normal
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 
-TOKENS = 48  # and twice as many
+TOKENS = 32  # and twice as many
 
 
 def definition(query, key, value, size):

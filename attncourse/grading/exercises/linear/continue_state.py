@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 from attncourse import spec_linear
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
-from attncourse.grading.exercises.linear._slips import SHARED
+from attncourse.grading.exercises.linear._slips import SHARED, limits
 from attncourse.grading.exercises.linear._summed import (
     UNIT,
     Given,
@@ -16,6 +16,7 @@ from attncourse.grading.exercises.linear._summed import (
 )
 from attncourse.grading.exercises.linear._told import Reads
 from attncourse.grading.mistakes import mistakes_of
+from attncourse.grading.slips import alone
 
 
 def definition(query, key, value, state):
@@ -43,7 +44,8 @@ CALLS = (  # what is special, b h n m d e, how loud, state
     ("the first piece: no state", (3, 2, 5, 5, 4, 3), 1, None),
     (f"no state, {UNIT}", (1, 2, 4, 4, 3, 0), 1, None),
     ("a state of 9 tokens, 1 new token", (2, 1, 1, 1, 3, 4), 1, before(2, 1, 3, 4, 9)),
-    ("a state of 1 token, 7 new tokens, features near 0", (1, 3, 7, 7, 2, 5), 3, before(1, 3, 2, 5, 1)),
+    ("no state, 4 tokens with features near 0 and far from it, values of 1 number", (2, 1, 4, 4, 2, 1), 4, None),
+    ("a state of 1 token, 7 new tokens, features near 0 and far from it", (1, 3, 7, 7, 2, 5), 3, before(1, 3, 2, 5, 1)),
 )  # fmt: skip
 
 
@@ -180,7 +182,8 @@ STEPS = (
      {"answer": lambda o, s, x: (o, s.roll(1, -1))}),
 )  # fmt: skip
 MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in STEPS])
-MISTAKES += mistakes_of(RIGHT, *SHARED, without=("all read", "all and past", "clamped"))
+MISTAKES += mistakes_of(RIGHT, *SHARED, without=("all read", "all and past"))
+MISTAKES += alone(mistakes_of(RIGHT, limits))
 MISTAKES += [Mistake("The state that came in is changed in place; make a new one.", in_place)]
 
 EXERCISE = Exercise(

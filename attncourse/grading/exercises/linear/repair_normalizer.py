@@ -5,10 +5,18 @@ import torch.nn.functional as F
 
 from attncourse import spec_linear
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
-from attncourse.grading.exercises.linear._slips import SHARED
-from attncourse.grading.exercises.linear._summed import UNIT, Given, Summed, drawn, elu_plus_one
+from attncourse.grading.exercises.linear._slips import SHARED, limits
+from attncourse.grading.exercises.linear._summed import (
+    UNIT,
+    Given,
+    Summed,
+    drawn,
+    elu_plus_one,
+    faint,
+)
 from attncourse.grading.exercises.linear._told import Reads
 from attncourse.grading.mistakes import mistakes_of
+from attncourse.grading.slips import alone
 
 
 def definition(query, key, value, is_causal):
@@ -23,9 +31,9 @@ CALLS = (  # what is special, b h n m d e, how loud, is_causal
     (f"is_causal=False, {UNIT}", (1, 2, 3, 5, 4, 0), 1, False),
     ("is_causal=True, 1 token", (3, 2, 1, 1, 4, 5), 1, True),
     ("is_causal=False, 1 query, 6 keys", (3, 1, 1, 6, 2, 4), 1, False),
-    ("is_causal=True, features near 0", (1, 3, 7, 7, 2, 4), 4, True),
+    ("is_causal=True, features near 0 and far from it", (1, 3, 7, 7, 2, 4), 4, True),
     (
-        "is_causal=False, 6 queries, 6 keys, features of queries near 0",
+        "is_causal=False, 6 queries, 6 keys, all features near 0",
         (2, 2, 6, 6, 3, 4),
         1,
         False,
@@ -35,8 +43,8 @@ CALLS = (  # what is special, b h n m d e, how loud, is_causal
 
 def cases(seed: int) -> list[Case]:
     found = drawn(seed, CALLS)
-    query = found[-1].args[0]
-    query.copy_(-2.5 - query.abs())
+    for x in found[-1].args[:2]:
+        x.copy_(faint(x))
     return found
 
 
@@ -130,6 +138,7 @@ def made(output):
 
 NOT_CAUSAL = "With is_causal=False"
 MISTAKES = Mistakes(mistakes_of(RIGHT, *SHARED, without=("all read", "all counted")))
+MISTAKES += alone(mistakes_of(RIGHT, limits))
 MISTAKES += [Mistake(says, answer) for says, answer in (
     ("This is the code as found: with is_causal=True the total runs over later keys, too, and with is_causal=False there is none.", as_found),
     (f"{NOT_CAUSAL} the sums are still not divided by the sum of the weights; the causal part is right.",

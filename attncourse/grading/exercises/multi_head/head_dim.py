@@ -73,13 +73,24 @@ class ClassFacts:
         return self.look(None, expected[wrong[0]], seen[wrong[0]])
 
     def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
-        built = isinstance(answer, nn.Module)
-        build = answer if built else lambda *sizes: self.prepare(answer(*sizes))
-        for what, found in self.layers.observe(build, seed):
+        builds = False
+        for what, found in self.layers.observe(self.prepared(answer), seed):
             refused = what.endswith(", layer") and isinstance(found, Raised)
             yield what, Described(f"raised {found.kind}: {found.message}") if refused else found
-        if not built:
+            builds = builds or (what, found) == ("is a class", True)
+        if builds:  # else each fact would say the same
             yield from self.facts.observe(answer, seed)
+
+    def prepared(self, answer: Any) -> Any:
+        """Builds what the answer builds, prepared, and takes the same arguments."""
+        if isinstance(answer, nn.Module | torch.Tensor) or not callable(answer):
+            return answer
+
+        def build(*sizes):
+            return self.prepare(answer(*sizes))
+
+        build.__wrapped__ = answer  # whose signature is asked for
+        return build
 
     def expected(self, seed: int) -> dict[str, Any]:
         return self.layers.expected(seed) | self.facts.expected(seed)

@@ -90,7 +90,7 @@ class Told(Layers):
         if says := symptom(expected, seen):
             return says
         stored = [what for what in expected if what.endswith("parameters") or ", shape of " in what]
-        if any(difference(expected[what], seen.get(what)) for what in stored):
+        if any(what in seen and difference(expected[what], seen[what]) for what in stored):
             return (
                 "The layer stores other numbers than it should; look at what the constructor makes."
             )

@@ -166,6 +166,10 @@ MISTAKES += (RIGHT.but(says, **steps) for says, steps in (
 ))  # fmt: skip
 
 
+MISTAKES += [Mistake(
+    "The scale uses the width of the values; it is sqrt(head_dim).",
+    lambda q, k, v, *kernels: RIGHT(q * (q.size(-1) / v.size(-1)) ** 0.5, k, v, *kernels),
+)]  # fmt: skip
 MISTAKES += [Mistake(says, answer) for says, answer in (
     ("The output is right, but the returned weights are those before the second convolution.",
      lambda *inputs: (RIGHT(*inputs)[0], early(*inputs)[1])),

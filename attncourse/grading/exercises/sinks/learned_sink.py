@@ -205,6 +205,15 @@ MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in (
      {"finish": lambda w, x: torch.where(x.visible.any(-1, keepdim=True), w, 1 / w.size(-1))}),
 )] + mistakes_of(RIGHT, *ATTENTION, masks, weights))  # fmt: skip
 
+
+@MISTAKES.add(
+    "A causal mask is put in as well; which keys a query reads is told by the mask that is given."
+)
+def causal(query, key, value, sink, visible):
+    past = torch.ones(query.size(2), key.size(2), dtype=torch.bool).tril()
+    return RIGHT(query, key, value, sink, visible & past)
+
+
 EXERCISE = Exercise(
     name="learned_sink", answer="sink_attention", title="A score for nothing", kind="Implement",
     points=3, difficulty=3, minutes=20, needs="section 'Three cures, so that no token has to serve' of chapter 15",

@@ -63,6 +63,14 @@ def length(cache) -> str:
     return f"raised {found.kind}" if isinstance(found, Raised) else str(found)
 
 
+def slots(cache, feed) -> str:
+    """How many tokens fit into the memory of which it returns a view."""
+    one, w = feed.tokens(0, 1), feed.window
+    memory = cache.append(one)[0].untyped_storage()
+    room = memory.nbytes() // cache.append(one)[0].element_size() // one.numel()
+    return "so many" if room <= w else f"{room} slots for a window of {w}"
+
+
 def steps(answer: Any, seed: int) -> Iterator[tuple[str, str]]:
     """What is seen step by step."""
     feed = Feeder(answer, seed)
@@ -93,6 +101,7 @@ def steps(answer: Any, seed: int) -> Iterator[tuple[str, str]]:
         tokens, positions = x.append(feed.tokens(at + 2, 1))
         again += [feed.read((y, positions[: y.size(2)])) for y in (tokens, held)]
     yield "the tokens returned are a view of the memory, in every call", "; ".join(again)
+    yield "the memory has as many slots as the window, and no more", slots(feed.new(), feed)
     given = feed.tokens(3, 1)
     last = feed.new()
     last.append(given)
