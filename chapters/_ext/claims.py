@@ -69,7 +69,7 @@ def links(claim, notebooks):
         names.append(f"chapter {int(number)}" if number.isdigit() else notebooks[stem])
         again = f" ({names.count(names[-1])})" if names.count(names[-1]) > 1 else ""
         shown.append(f'<a href="{stem}.html#{anchor(cell_id)}">{escape(names[-1])}{again}</a>')
-    return "<br>".join(shown)
+    return ", <br>".join(shown)
 
 
 def row(claim, notebooks):
@@ -96,7 +96,7 @@ def table(data, notebooks):
     rows = "\n".join(row(claim, notebooks) for claim in data["claims"])
     return (
         '<div class="claims" role="region" aria-label="Claims" tabindex="0"><table class="table"><caption>'
-        f"What the documents claim: {len(data['claims'])} rows</caption>\n"
+        "What the documents claim</caption>\n"
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
     )
 

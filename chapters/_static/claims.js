@@ -32,11 +32,15 @@
     const form = document.createElement('form')
     const word = document.createElement('input')
     const found = document.createElement('output')
+    const all = document.createElement('button')
+    found.setAttribute('role', 'status')
+    all.type = 'reset'
+    all.textContent = 'Show all'
     word.type = 'search'
     form.className = 'claims-filter'
     form.append(
       select('Document', Object.fromEntries(documents.map(name => [name, name]))),
-      select('Verdict', verdicts), labelled('Word', word), found)
+      select('Verdict', verdicts), labelled('Word', word), all, found)
     const [by, verdict] = form.querySelectorAll('select')
     const narrow = () => {
       const wanted = word.value.trim().toLowerCase()
@@ -45,9 +49,12 @@
           (verdict.value && row.dataset.verdict !== verdict.value) ||
           !row.textContent.toLowerCase().includes(wanted)
       }
-      found.value = `${rows.filter(row => !row.hidden).length} of ${rows.length} claims`
+      const left = rows.filter(row => !row.hidden).length
+      box.hidden = !left
+      found.value = left ? `${left} of ${rows.length} claims` : 'Nothing found: no claim fits all three fields.'
     }
     form.addEventListener('input', narrow)
+    form.addEventListener('reset', () => setTimeout(narrow))  // the fields are empty only after this event
     form.addEventListener('submit', event => event.preventDefault())
     box.before(form)
     narrow()

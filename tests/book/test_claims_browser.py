@@ -44,7 +44,15 @@ def test_table_is_narrowed_down_from_the_keyboard(page):
     page.keyboard.press("Tab")
     page.keyboard.type("width 512")
     assert rows.evaluate_all(SHOWN) == ["claim-47"]
-    assert page.locator(".claims-filter output").inner_text() == "1 of 82 claims"
+    found = page.get_by_role("status")
+    assert found.inner_text() == "1 of 82 claims"
+    page.keyboard.type(" and no such words")
+    assert "Nothing found" in found.inner_text()
+    assert not page.locator(".claims").is_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    rows.last.wait_for(state="visible")
+    assert found.inner_text() == "82 of 82 claims"
 
 
 def test_cell_that_a_link_leads_to_is_unfolded(page):

@@ -50,6 +50,11 @@ def test_a_verdict_has_a_reason_and_a_cell(claim):
         assert cells[0].outputs, f"{target} defines something and shows nothing"
 
 
+def test_cells_of_a_row_are_apart_without_a_style_sheet():
+    shown = CLAIMS.links({"cells": ["03_multi_head#a", "03_multi_head#b"]}, {})
+    assert re.sub(r"<[^>]+>", "", shown) == "chapter 3, chapter 3 (2)"
+
+
 def site(stem):
     path = HTML / f"chapters/{stem}.html"
     if not path.exists():
