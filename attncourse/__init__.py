@@ -54,7 +54,7 @@ from attncourse.variants.talking_heads import TalkingHeadsAttention, talking_hea
 from attncourse.variants.window import SlidingWindowAttention, sliding_window_attention
 
 # The only place: pyproject.toml and the first cell of the notebooks read it here.
-__version__ = "0.6.0"
+__version__ = "0.7.0"
 
 __all__ = [
     "ATTENTION_TYPES",
