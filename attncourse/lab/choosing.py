@@ -52,8 +52,8 @@ READS = Question(
     "saves less than half.",
     READS_LONG,
     Question(
-        "Do you train from nothing, and is it to understand texts?",
-        "Distances that are learned with the model cannot be added to a trained one.",
+        "Is it to understand texts, with a model of your choice?",
+        "Distances that are learned with a model come with it; they cannot be added to one that you must keep.",
         Choice("Disentangled", "disentangled", "disentangled",
                "Content and distance have matrices of their own. DeBERTa's authors report better results than "
                "RoBERTa's from half of the training data."),
@@ -67,8 +67,9 @@ MAY_FORGET = Question(
     Choice("A window and the first tokens", "mha", "sinks",
            "A cache that keeps the first few tokens and the last ones needs no training at all."),
     Question(
-        "Do facts change while it reads?",
-        "A state that only adds answers with the sum of the old and the new.",
+        "Must it keep an impression of all that it has read?",
+        "A window has lost all that left it. A state keeps something of everything, and a delta rule replaces what "
+        "has changed.",
         Choice("Gated delta rule", "gated_delta", "gated_delta",
                "It looks up what it says before it writes, and it forgets. Put a softmax layer on every few of "
                "them if some things must be found exactly after all."),
@@ -79,17 +80,17 @@ MAY_FORGET = Question(
 MUST_FIND = Question(
     "Do the caches of all conversations fit beside the weights?",
     "If they fit, sharing saves memory that you have. If they do not, fewer people can be served at a time.",
-    Choice("Multi-head", "mha", "multi_head", "Nothing is shared, and nothing has to be given up."),
+    Choice("Multi-head", "mha", "multi_head", "Nothing is shared, so no head depends on another. But all that is kept is read for "
+           "every token that is written: if that is too slow, answer no."),
     Question(
-        "Do you train from nothing?",
-        "A trained model can learn to share keys and values: 5 % of its training were enough for Ainslie et al. "
-        "(2023). A latent is mostly trained from the start.",
+        "May you choose the model, to train it or to take a released one?",
+        "A latent comes with the model. One that you must keep can learn to share keys and values: 5 % of its "
+        "training were enough for Ainslie et al. (2023).",
         Choice("Latent", "mla", "latent",
                "One short vector for each token serves all heads. If even that is too much, let three layers of "
                "four keep a state instead."),
         Choice("Grouped-query", "gqa", "grouped_query",
-               "Most open models have it. One that has not can learn it: average the keys and values of each group, and "
-               "train on for a while."),
+               "Average the keys and values of each group, and train on for a while. Most open models have it already."),
     ),
 )  # fmt: skip
 QUESTIONS = Question(
