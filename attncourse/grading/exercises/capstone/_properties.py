@@ -30,10 +30,16 @@ def drawn_into(model: nn.Module, generator: torch.Generator) -> nn.Module:
     return model
 
 
+def no_class(answer: Any) -> bool:
+    """Can nothing be built with it? A model instead of its class, or a value."""
+    return isinstance(answer, nn.Module) or not callable(answer)
+
+
 def built(answer: Any) -> Iterator[tuple[str, Any]]:
     """Is it a class that builds a module? The first two facts of every decoder."""
-    if isinstance(answer, nn.Module):
-        yield IS_CLASS, "it is an instance; pass the class itself"
+    if no_class(answer):
+        kind = "an instance" if callable(answer) else f"a value of type {type(answer).__name__}"
+        yield IS_CLASS, f"it is {kind}; pass the class itself"
         return
     made = answer(VOCAB, 12, 2, 1, 16)  # before any fact, so that a stub is told from an answer
     yield IS_CLASS, isinstance(answer, type) or f"a {type(answer).__name__}; pass the class itself"

@@ -15,6 +15,7 @@ from attncourse.grading.exercises.capstone._properties import (
     IS_MODULE,
     VOCAB,
     built,
+    no_class,
     random_tokens,
 )
 from attncourse.grading.exercises.capstone._writing import (
@@ -37,7 +38,7 @@ NAMES = IS_CLASS, IS_MODULE, *WRITES[:4], READS, *WRITES[4:], SIZE, STEP
 def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
     """What a decoder with any attention writes with random parameters."""
     yield from built(answer)
-    if isinstance(answer, nn.Module):
+    if no_class(answer):
         return
     tokens, g = random_tokens(seed, "tokens", 3, LENGTH), seeded(seed, "parameters")
 
