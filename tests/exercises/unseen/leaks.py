@@ -1,5 +1,7 @@
 """On leaks, in the chapter of the masks: answers that its exercises do not list."""
 
+import math
+
 import torch
 from torch.nn.functional import mse_loss
 
