@@ -144,6 +144,14 @@ def test_what_is_not_compared_is_asserted(path):
             assert "assert" in compared[0].source or "check(" in compared[0].source, cell.source
 
 
+def test_who_joins_a_process_group_leaves_it():
+    """One that ends in it is now and then aborted after its work: gloo's threads outlive Python."""
+    code = [cell.source for path in ALL for cell in cells(path, "code")]
+    joining = [x for x in code if "dist.init_process_group(" in x]
+    assert joining
+    assert [x for x in joining if "\ndist.destroy_process_group()\n" not in x] == []
+
+
 @each(OLD)
 def test_older_chapter_has_the_promised_size(path):
     words = sum(len(cell.source.split()) for cell in cells(path, "markdown"))
