@@ -47,9 +47,9 @@ READS_LONG = Question(
            "Work and memory grow with the length, not with its square."),
 )  # fmt: skip
 READS = Question(
-    "Are the texts longer than twice the width of the model?",
-    "Up to there the projections take more work than scores and mix, so an attention that reads fewer keys "
-    "saves less than half.",
+    "Are the texts longer than six times the width of the model?",
+    "Up to there the projections and the feed-forward network take more work than scores and mix, so an "
+    "attention that reads fewer keys saves less than half of a layer.",
     READS_LONG,
     Question(
         "Is it to understand texts, with a model of your choice?",
@@ -78,29 +78,31 @@ MAY_FORGET = Question(
     ),
 )  # fmt: skip
 MUST_FIND = Question(
-    "Do the caches of all conversations fit beside the weights?",
-    "If they fit, sharing saves memory that you have. If they do not, fewer people can be served at a time.",
-    Choice("Multi-head", "mha", "multi_head", "Nothing is shared, so no head depends on another. But all that is kept is read for "
-           "every token that is written: if that is too slow, answer no."),
+    "May you choose the model, to train it or to take a released one?",
+    "How many heads share keys and values is decided when a model is trained. It decides how many people a card "
+    "serves, and how fast: each token that is written reads the whole cache.",
     Question(
-        "May you choose the model, to train it or to take a released one?",
-        "A latent comes with the model. One that you must keep can learn to share keys and values: 5 % of its "
-        "training were enough for Ainslie et al. (2023).",
+        "With 8 key/value heads, do the caches of all conversations fit beside the weights?",
+        "Most open models share their keys and values like that, so among them you have the largest choice.",
+        Choice("Grouped-query", "gqa", "grouped_query",
+               "A model of 32 heads then keeps a quarter and reads a quarter for each token, and in published "
+               "trainings it comes close to multi-head attention."),
         Choice("Latent", "mla", "latent",
                "One short vector for each token serves all heads. If even that is too much, let three layers of "
                "four keep a state instead."),
-        Choice("Grouped-query", "gqa", "grouped_query",
-               "Average the keys and values of each group, and train on for a while. Most open models have it already."),
     ),
+    Choice("What it has, in fewer bits", "mha", "kv_cache",
+           "Keys and values can be stored in 8 bits or fewer without training. To share them afterwards took "
+           "5 % of the first training (Ainslie et al. 2023), which is much for one card."),
 )  # fmt: skip
 QUESTIONS = Question(
-    "Will the model write, one token after another?",
-    "Who writes keeps something of every token for the next step. Who only reads keeps nothing, and may look "
-    "both ways.",
+    "Will the model write, or read along while the text arrives?",
+    "Then something of every token is kept for the next step. Who has the whole text from the start keeps "
+    "nothing, and may look both ways.",
     Question(
-        "Must it find any earlier token exactly, however far back?",
-        "A window has lost what left it, and a state has room for as many directions as it has rows. Neither can "
-        "be repaired by training longer.",
+        "Must it find any earlier token exactly, such as a number that was said once?",
+        "A window has lost what left it, and a state mixes what it keeps: training longer repairs neither. But who "
+        "finds everything scores every pair of tokens, which far above the width of the model is most of its work.",
         MUST_FIND,
         MAY_FORGET,
     ),

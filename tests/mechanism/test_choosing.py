@@ -32,7 +32,7 @@ def test_at_most_nine_questions_each_with_a_reason_lead_to_what_the_course_has()
 @pytest.mark.parametrize(
     ("answers", "name"),
     [
-        ("yes yes no yes", "Latent"),
+        ("yes yes yes no", "Latent"),
         ("no yes yes", "Windows and global tokens"),
         ("yes no no yes", "Gated delta rule"),
     ],

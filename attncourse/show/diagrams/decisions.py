@@ -37,7 +37,8 @@ def decisions(tree: Any, caption: str = "") -> Figure:
                 x + 0.3 * bool(answer), y, text, va="top", size=9, linespacing=1.25,
                 color=ACCENT if choice else INK, weight="bold" if choice else "normal",
             )  # fmt: skip
-            starts[depth] = y + LINE
+            # The line to the answers starts below the text where no answer stands before the text.
+            starts[depth] = y + LINE * (1 if answer else len(lines))
             y += LINE * len(lines) + GAP
     said = " ".join(
         f"{'  ' * depth}{answer + ': ' if answer else ''}{' '.join(lines)}"
