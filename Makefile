@@ -10,6 +10,8 @@ MASTERS := $(wildcard exercises/solutions/*.ipynb)
 
 # More threads are slower on small models, and a busy machine makes it much worse.
 export OMP_NUM_THREADS ?= 1
+# The tests start Python hundreds of times: what is compiled once is kept.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup book test test-mechanism test-exercises test-grader test-book test-lowest quick tables check lint lab run exercises bootstrap renumber new bench dist repository clean
 
