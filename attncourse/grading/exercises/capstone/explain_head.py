@@ -223,7 +223,7 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
 
 EXERCISE = Exercise(
     name="explain_head", answer="explained", title="What does this head do?", kind="Measure",
-    points=1, difficulty=3, minutes=20, needs="section 'Find the bug' of chapter 5",
+    points=1, difficulty=3, minutes=20, needs="section 'It writes' of chapter 5",
     judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Let every block keep the weights that it has used, as self.weights, and collect them in a module around your "
            "trained model.",

@@ -189,7 +189,7 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
 
 EXERCISE = Exercise(
     name="trained", title="Train it", kind="Train",
-    points=2, difficulty=3, minutes=35, needs="section 'Numbers instead of words' of chapter 5",
+    points=2, difficulty=3, minutes=35, needs="the exercise train_forecaster of chapter 5",
     judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("In every step draw 32 places of the text, take 65 characters from each, read the first 64 and compare with the "
            "last 64.",
