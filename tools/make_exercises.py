@@ -80,14 +80,9 @@ def _write_card(cells: list, exercise) -> None:
     heading.source = f"{lines[0]}\n\n*{exercise.card()}*\n\n{text}"
 
 
-def _no_links(text: str) -> str:
-    """``f[0](x)`` is a call here; Markdown would make a link of it."""
-    return text.replace("](", "]\\(")
-
-
 def _hints(exercise, id: str):
     folded = "\n\n".join(
-        f"<details><summary>Hint {k}</summary>\n\n{_no_links(hint)}\n\n</details>"
+        f"<details><summary>Hint {k}</summary>\n\n{hint}\n\n</details>"
         for k, hint in enumerate(exercise.hints, start=1)
     )
     return nbformat.v4.new_markdown_cell(folded, id=id, metadata={"tags": ["hints"]})

@@ -15,6 +15,13 @@ from attncourse.grading.exercises import chapter_of
 pytestmark = pytest.mark.quick
 
 CHECK = re.compile(r'^check\("(\w+)", (\w+)\)$', re.M)
+# In the font of prose code is hard to read, and nobody can copy it: quotes become curly, three dots one character.
+CODE = re.compile(
+    r"[\w.]*\w[(\[]"  # a call, an index
+    r"|\w*_\w*|[*\[]|\.\.\.|-inf"
+    r"|[A-Za-z]\w*(?:\.[A-Za-z]\w*)+"
+    r"|[\w.]*\s(?:[=!<>]=|//|[-=+/%@<>|&])\s"
+)
 REGION = re.compile(r"^( *)### BEGIN SOLUTION\n.*?^ *### END SOLUTION\n?", re.M | re.S)
 
 
@@ -125,6 +132,38 @@ def test_cards_and_hints_are_those_of_the_exercises(path):
         assert len(re.findall(heading, text, re.MULTILINE)) == 1, f"number and card of {name}"
         for hint in exercise.hints:
             assert hint in text, f"a hint of {name}"
+
+
+def bare(text: str) -> list[str]:
+    """The code that stands outside of backticks."""
+    pieces = text.split("`")
+    return ["a backtick without its partner"] * (len(pieces) % 2 == 0) + [
+        found for prose in pieces[::2] for found in CODE.findall(prose)
+    ]
+
+
+BARE = (
+    *("f(x)", "weights[..., 7:]", "[:, None]", "0, 1, ...", "head_dim", "__init__", "x.mT", "-inf"),
+    *("a ** b", "n // 2", "s = 1", "a == b", "n - 1"),
+)
+
+
+@pytest.mark.parametrize("code", BARE)
+def test_code_is_told_from_prose(code):
+    assert bare(f"Look at {code} first.")
+    assert not bare(f"Look at `{code}` first: 0.5, 1e-3 and -1 are numbers (2 of 3).")
+
+
+def test_code_in_hints_and_cards_is_set_as_code():
+    told = []
+    for name in names():
+        exercise = load(name)
+        texts = {f"hint {k}": hint for k, hint in enumerate(exercise.hints, start=1)}
+        for where, text in (texts | {"card": exercise.card()}).items():
+            told += [f"{name}, {where}: {found!r}" for found in bare(text)]
+    assert not told, "\n".join(
+        ["they are Markdown: put code into backticks, whole expressions", *told]
+    )
 
 
 @each(CHAPTERS)

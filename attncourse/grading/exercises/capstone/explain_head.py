@@ -225,10 +225,9 @@ EXERCISE = Exercise(
     name="explain_head", answer="explained", title="What does this head do?", kind="Measure",
     points=1, difficulty=3, minutes=20, needs="section 'It writes' of chapter 5",
     judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Let every block keep the weights that it has used, as self.weights, and collect them in a module around your "
-           "trained model.",
-           "weights.diagonal(-1, -2, -1)[..., 7:].mean((0, 2)) is how much each head of a layer reads the character before, from position 8 on. In most "
-           "trained models one head of the first layer stands out.",
-           "class Explained(nn.Module): keep the model and the claim; forward: logits = model(tokens); return logits, "
-           "[block.weights for block in model.blocks], claim."),
+    hints=("Let every block keep the weights that it has used, as `self.weights`, and collect them in a module around your trained model.",
+           "`weights.diagonal(-1, -2, -1)[..., 7:].mean((0, 2))` is how much each head of a layer reads the character before, from "
+           "position 8 on. In most trained models one head of the first layer stands out.",
+           "`class Explained(nn.Module):` keep the model and the claim; `forward`: `logits = model(tokens)`; `return logits, [block.weights "
+           "for block in model.blocks], claim`."),
 )  # fmt: skip

@@ -165,8 +165,8 @@ EXERCISE = Exercise(
     judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("The smallest change is to share: make keys and values for half of the heads, cache them so, and repeat them "
            "for the heads that read them when you compute the scores.",
-           "key.repeat_interleave(2, dim=1) gives query head h the key head h // 2. The linear layers of keys and values "
-           "become half as wide.",
-           "With a window instead: mask what is more than length // 4 tokens back, keep that many keys, and hand on the "
-           "place in the text as a number, because the length of the cache no longer says it."),
+           "`key.repeat_interleave(2, dim=1)` gives query head h the key head `h // 2`. The linear layers of keys and values become half "
+           "as wide.",
+           "With a window instead: mask what is more than `length // 4` tokens back, keep that many keys, and hand on the place in the "
+           "text as a number, because the length of the cache no longer says it."),
 )  # fmt: skip

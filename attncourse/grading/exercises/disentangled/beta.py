@@ -103,9 +103,9 @@ EXERCISE = Exercise(
     hints=(
         "Write one row of scores and add something to it. Is the same added to every key of the row? Then each exponential is multiplied by the same "
         "factor, and the division takes it out again.",
-        "A vector c that is added to all keys adds q . c to the scores, which knows only the query; one that is added to all queries adds c . k, which "
-        "knows only the key.",
-        "When a score rises by a little, its own weight w rises by w (1 - w) of it, and each other weight u falls by u w of it. Multiply these "
-        "by the values and sum: what comes out is w (v - output).",
+        "A vector c that is added to all keys adds `q . c` to the scores, which knows only the query; one that is added to all queries "
+        "adds `c . k`, which knows only the key.",
+        "When a score rises by a little, its own weight w rises by `w (1 - w)` of it, and each other weight u falls by `u w` of it. "
+        "Multiply these by the values and sum: what comes out is `w (v - output)`.",
     ),
 )  # fmt: skip

@@ -133,11 +133,11 @@ EXERCISE = Exercise(
         Budget(partial(measured, 512, 256), RIGHT),  # a vector for every pair: 256 MiB
     ), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
-        "A query has at most 2 * span different answers, one for each row of the table, however many keys there are. How many "
-        "products do you need?",
-        "query @ pos_key.mT has the shape (batch, heads, n, 2 * span): each query with every row. Which column of it does the pair (i, j) "
-        "want? Write these columns down as a table of whole numbers, (n, m).",
-        "index = (i - j + span).clamp(0, 2 * span - 1), with i = torch.arange(n)[:, None] and j = torch.arange(m). Then gather along "
-        "dim=-1; it needs the index with batch and heads in front: index.expand(batch, heads, n, m).",
+        "A query has at most `2 * span` different answers, one for each row of the table, however many keys there are. How many products "
+        "do you need?",
+        "`query @ pos_key.mT` has the shape `(batch, heads, n, 2 * span)`: each query with every row. Which column of it does the pair "
+        "`(i, j)` want? Write these columns down as a table of whole numbers, `(n, m)`.",
+        "`index = (i - j + span).clamp(0, 2 * span - 1)`, with `i = torch.arange(n)[:, None]` and `j = torch.arange(m)`. Then `gather` "
+        "along `dim=-1`; it needs the index with batch and heads in front: `index.expand(batch, heads, n, m)`.",
     ),
 )  # fmt: skip

@@ -154,7 +154,7 @@ EXERCISE = Exercise(
     name="kernel_regression", title="Kernel regression", kind="Implement",
     points=3, difficulty=2, minutes=15, needs="section 'Kernel regression: near samples answer louder' of chapter 1",
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Three steps: squared distances (n, m), weights (n, m) that sum to 1 in each row, mix.",
-           "query[:, None] - keys has shape (n, m, d). Square it and sum over the last axis.",
-           "The weights are torch.softmax(-squared / (2 * bandwidth**2), dim=-1); exp alone is 0 far away."),
+    hints=("Three steps: squared distances `(n, m)`, weights `(n, m)` that sum to 1 in each row, mix.",
+           "`query[:, None] - keys` has shape `(n, m, d)`. Square it and sum over the last axis.",
+           "The weights are `torch.softmax(-squared / (2 * bandwidth**2), dim=-1)`; `exp` alone is 0 far away."),
 )  # fmt: skip

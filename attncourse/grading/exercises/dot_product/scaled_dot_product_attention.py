@@ -84,7 +84,7 @@ EXERCISE = Exercise(
     judge=Noticing(spec.scaled_dot_product_attention, cases, look=weights_of("outputs")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Four lines: scores, scale, softmax, mix. Write the shape of each as a comment first.",
-        "Scores have shape (batch, heads, queries, keys): query @ key.transpose(-2, -1).",
-        "weights = torch.softmax(scores / math.sqrt(query.size(-1)), dim=-1); output = weights @ value.",
+        "Scores have shape `(batch, heads, queries, keys)`: `query @ key.transpose(-2, -1)`.",
+        "`weights = torch.softmax(scores / math.sqrt(query.size(-1)), dim=-1)`; `output = weights @ value`.",
     ),
 )  # fmt: skip

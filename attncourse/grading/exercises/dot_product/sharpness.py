@@ -72,7 +72,7 @@ EXERCISE = Exercise(
     judge=Told(smallest_scale, tells=weight_there), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "With orthonormal keys the scores are: the scale for the right key, 0 for the seven others.",
-        "Compute torch.softmax(scale * torch.eye(8)[0], dim=0)[0] for scale = 0, 1, 2, ...",
-        "exp(s) / (exp(s) + 7) > 0.99 means s > log(693).",
+        "Compute `torch.softmax(scale * torch.eye(8)[0], dim=0)[0]` for `scale = 0, 1, 2, ...`",
+        "`exp(s) / (exp(s) + 7) > 0.99` means `s > log(693)`.",
     ),
 )  # fmt: skip

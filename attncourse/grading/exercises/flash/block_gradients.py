@@ -204,8 +204,8 @@ EXERCISE = Exercise(
     hints=(
         "The weights of this block are not a softmax of its scores, for the row has other keys as well. Which number knows what "
         "the whole row was divided by?",
-        "p = exp(scores - lse), 0 where lse is -inf; dp = grad_output @ value.mT. The sum D over the whole row of p dp is one dot "
-        "product for each query: grad_output with output.",
-        "ds = p * (dp - D); return ds @ key / sqrt(head_dim), ds.mT @ query / sqrt(head_dim), p.mT @ grad_output.",
+        "`p = exp(scores - lse)`, 0 where `lse` is `-inf`; `dp = grad_output @ value.mT`. The sum `D` over the whole row of `p dp` is one "
+        "dot product for each query: `grad_output` with `output`.",
+        "`ds = p * (dp - D)`; `return ds @ key / sqrt(head_dim), ds.mT @ query / sqrt(head_dim), p.mT @ grad_output`.",
     ),
 )  # fmt: skip

@@ -135,6 +135,6 @@ EXERCISE = Exercise(
     hints=(
         "Follow one block of rows from its first tile to its last. What is read, what is written?",
         "A block of rows reads its queries, then all 6,144 keys and values, in as many pieces as it likes. How many blocks of rows are there?",
-        "n * 192 + (n / rows) * m * (192 + 128) + n * 128 + n, once with 128 rows and once with 64.",
+        "`n * 192 + (n / rows) * m * (192 + 128) + n * 128 + n`, once with 128 rows and once with 64.",
     ),
 )  # fmt: skip

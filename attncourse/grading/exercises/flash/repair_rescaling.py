@@ -178,8 +178,8 @@ EXERCISE = Exercise(
     hints=(
         "Two lines are wrong. One shows where the largest score does not come first; for the other, try queries that "
         "make all scores -200.",
-        "total and mixed are sums of the same exponentials. What is done to the one and not to the other? And which "
-        "number is smaller than every score?",
-        "largest starts as torch.full(..., -math.inf), and mixed = mixed * torch.exp(largest - new) + weights @ v.",
+        "`total` and `mixed` are sums of the same exponentials. What is done to the one and not to the other? And which number is smaller "
+        "than every score?",
+        "`largest` starts as `torch.full(..., -math.inf)`, and `mixed = mixed * torch.exp(largest - new) + weights @ v`.",
     ),
 )  # fmt: skip

@@ -267,10 +267,10 @@ EXERCISE = Exercise(
     hints=(
         "Two loops: outside over blocks of rows, inside over blocks of columns. What must a block of rows remember from one "
         "tile to the next?",
-        "Three numbers or vectors a row: maximum, sum, accumulator; the first two exercises have all you need. A tile of padding "
-        "alone has only -inf: subtract 0 instead of its maximum.",
-        "for a in range(0, n, rows): start at -inf, 0 and 0; for c in range(0, m, columns): scores of the tile, -inf where "
-        "torch.arange(c, end) < first[:, None, None, None], one online step; then divide by the sum (by 1 where it is 0), "
-        "lse = maximum + log(sum); join all blocks with torch.cat(..., dim=2).",
+        "Three numbers or vectors a row: maximum, sum, accumulator; the first two exercises have all you need. A tile of padding alone "
+        "has only `-inf`: subtract 0 instead of its maximum.",
+        "`for a in range(0, n, rows):` start at `-inf`, 0 and 0; `for c in range(0, m, columns):` scores of the tile, `-inf` where "
+        "`torch.arange(c, end) < first[:, None, None, None]`, one online step; then divide by the sum (by 1 where it is 0), `lse = "
+        "maximum + log(sum)`; join all blocks with `torch.cat(..., dim=2)`.",
     ),
 )  # fmt: skip

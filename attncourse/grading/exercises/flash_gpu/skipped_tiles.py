@@ -143,6 +143,6 @@ EXERCISE = Exercise(
     hints=("Draw a tile and its four corners. Which of them is hidden last, and which is hidden first?",
            "The lower left corner is hidden last: it is the last row that exists, with the first column. The upper right "
            "corner is hidden first. A tile that hangs over the edge is never whole.",
-           "Go over the tiles. skipped: start > min(first + block_m, n) - 1 + offset. whole: the tile lies inside, and "
-           "start + block_n - 1 <= first + offset. masked is the rest."),
+           "Go over the tiles. `skipped`: `start > min(first + block_m, n) - 1 + offset`. `whole`: the tile lies inside, and `start + "
+           "block_n - 1 <= first + offset`. `masked` is the rest."),
 )  # fmt: skip

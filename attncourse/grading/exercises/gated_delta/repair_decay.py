@@ -167,7 +167,7 @@ EXERCISE = Exercise(
         "the new state. Ask of each: from which token to which one is the sum?",
         "Take two tokens, and write both steps of the state by hand. How has the old state faded when token 0 reads it? How has token 0 "
         "faded at the end of the chunk, and how token 1?",
-        "Token i reads a state that tokens 0 to i have faded: total. The new state holds token j as tokens j + 1 to n - 1 have faded it: the "
-        "last of the running sums minus that of j.",
+        "Token i reads a state that tokens 0 to i have faded: `total`. The new state holds token j as tokens `j + 1` to `n - 1` have "
+        "faded it: the last of the running sums minus that of j.",
     ),
 )  # fmt: skip

@@ -195,9 +195,9 @@ EXERCISE = Exercise(
     hints=(
         "Take three positions, each of which reads the one before it. Who has heard of whom before the first layer? After "
         "one? After two? Which table do you carry from one layer to the next?",
-        "Carry a bool table (n, n): has i heard of j? In a layer, i hears of all that was known, before that layer, to those "
-        "that it reads; and it forgets nothing.",
-        "For each layer: new = known | (mask.float() @ known.float() > 0). Write the number of the layer where new is True "
-        "and the result is still -1.",
+        "Carry a bool table `(n, n)`: has i heard of j? In a layer, i hears of all that was known, before that layer, to those that it "
+        "reads; and it forgets nothing.",
+        "For each layer: `new = known | (mask.float() @ known.float() > 0)`. Write the number of the layer where `new` is `True` and the "
+        "result is still -1.",
     ),
 )  # fmt: skip

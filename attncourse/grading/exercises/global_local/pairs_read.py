@@ -197,9 +197,9 @@ EXERCISE = Exercise(
     hints=(
         "Draw the table of 6 queries and 6 keys with 1 global token and a window of 1 on each side. Which squares lie in a global "
         "row or column? What shape is left when you cover these with your hand?",
-        "Count the squares in global rows and columns first, those in which a row and a column cross only once. What is "
-        "left is a sequence of n - g tokens that has a window and nothing else.",
-        "A window over m tokens has m pairs on the diagonal, m - 1 at distance 1, m - 2 at distance 2 and so on: add them up "
-        "for distances to left and to right, none below 0.",
+        "Count the squares in global rows and columns first, those in which a row and a column cross only once. What is left is a "
+        "sequence of `n - g` tokens that has a window and nothing else.",
+        "A window over m tokens has m pairs on the diagonal, `m - 1` at distance 1, `m - 2` at distance 2 and so on: add them up for "
+        "distances to left and to right, none below 0.",
     ),
 )  # fmt: skip

@@ -65,7 +65,7 @@ EXERCISE = Exercise(
     judge=Dial(largest, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "What does one KV head cost, keys and values, over all layers, sequences and tokens?",
-        "2 * 8 * 80 * 16,384 * 128 numbers of 2 bytes are 5 GiB.",
+        "`2 * 8 * 80 * 16,384 * 128` numbers of 2 bytes are 5 GiB.",
         "50 GiB hold 10 KV heads. The number must divide 64.",
     ),
 )  # fmt: skip

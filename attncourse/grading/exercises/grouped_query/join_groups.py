@@ -172,7 +172,7 @@ EXERCISE = Exercise(
     hints=(
         "A reshape reads the numbers in the order of the axes. Which axis must come right behind the "
         "samples?",
-        "The order must be (batch, n, G, H / G, head_dim). One transpose moves two axes only.",
-        "return heads.permute(0, 3, 1, 2, 4).flatten(2)",
+        "The order must be `(batch, n, G, H / G, head_dim)`. One transpose moves two axes only.",
+        "`return heads.permute(0, 3, 1, 2, 4).flatten(2)`",
     ),
 )  # fmt: skip

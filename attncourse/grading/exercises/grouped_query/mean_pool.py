@@ -176,8 +176,7 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Cut the rows three times: into groups, into heads of a group, into rows of a head.",
-        "x.unflatten(0, (num_kv_heads, num_heads // num_kv_heads, -1)) does so, for a matrix and a bias "
-        "alike. Which axis goes?",
-        "return x.unflatten(0, (num_kv_heads, num_heads // num_kv_heads, -1)).mean(1).flatten(0, 1)",
+        "`x.unflatten(0, (num_kv_heads, num_heads // num_kv_heads, -1))` does so, for a matrix and a bias alike. Which axis goes?",
+        "`return x.unflatten(0, (num_kv_heads, num_heads // num_kv_heads, -1)).mean(1).flatten(0, 1)`",
     ),
 )  # fmt: skip

@@ -142,10 +142,9 @@ EXERCISE = Exercise(
     hints=(
         "Compare with the five steps of attention. Two are missing, one joins what must stay apart, and "
         "one reshape takes the wrong heads together.",
-        "query.unflatten(1, (key.size(1), -1)) is (b, G, H / G, n, d): neighbours form a group. Keys and "
-        "values need a third axis of size 1 at the same place, and no sum is taken.",
-        "scores = grouped @ key[:, :, None].mT / sqrt(d); "
-        "weights = softmax(scores, -1); "
-        "return (weights @ value[:, :, None]).flatten(1, 2), weights.flatten(1, 2)",
+        "`query.unflatten(1, (key.size(1), -1))` is `(b, G, H / G, n, d)`: neighbours form a group. Keys and values need a third axis of "
+        "size 1 at the same place, and no sum is taken.",
+        "`scores = grouped @ key[:, :, None].mT / sqrt(d)`; `weights = softmax(scores, -1)`; `return (weights @ value[:, :, "
+        "None]).flatten(1, 2), weights.flatten(1, 2)`",
     ),
 )  # fmt: skip

@@ -238,9 +238,9 @@ EXERCISE = Exercise(
     hints=(
         "KV heads stay where they are. Which query heads belong to KV head 0 in the checkpoint, and where "
         "does a contiguous layer look for them?",
-        "New order of the old heads: 0, G, 2 G, ..., then 1, G + 1, ... A head owns head_dim rows of w_q, and the "
-        "head_dim columns of w_o that read its output.",
-        "shape = (num_heads // num_kv_heads, num_kv_heads, -1); w_q.unflatten(0, shape).transpose(0, 1)"
-        ".flatten(0, 2), and w_o.unflatten(1, shape).transpose(1, 2).flatten(1).",
+        "New order of the old heads: `0, G, 2 G, ...`, then `1, G + 1, ...`. A head owns `head_dim` rows of `w_q`, and the `head_dim` "
+        "columns of `w_o` that read its output.",
+        "`shape = (num_heads // num_kv_heads, num_kv_heads, -1)`; `w_q.unflatten(0, shape).transpose(0, 1).flatten(0, 2)`, and "
+        "`w_o.unflatten(1, shape).transpose(1, 2).flatten(1)`.",
     ),
 )  # fmt: skip

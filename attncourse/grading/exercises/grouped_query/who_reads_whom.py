@@ -84,7 +84,7 @@ EXERCISE = Exercise(
     judge=Readers(readers, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "How many query heads belong to one group?",
-        "12 / 4 = 3, and the groups are contiguous: heads 0, 1 and 2 share KV head 0.",
-        "[h // 3 for h in range(12)]",
+        "`12 / 4 = 3`, and the groups are contiguous: heads 0, 1 and 2 share KV head 0.",
+        "`[h // 3 for h in range(12)]`",
     ),
 )  # fmt: skip

@@ -140,7 +140,7 @@ EXERCISE = Exercise(
     judge=Noticing(definition, cases, False, hidden_or_shown), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Draw the causal mask of 5 tokens. Which rows remain when the first 3 are cached?",
-        "Query i stands at position past + i and reads keys 0 to past + i.",
-        "torch.ones(n, past + n, dtype=torch.bool).tril(diagonal=past)",
+        "Query i stands at position `past + i` and reads keys 0 to `past + i`.",
+        "`torch.ones(n, past + n, dtype=torch.bool).tril(diagonal=past)`",
     ),
 )  # fmt: skip

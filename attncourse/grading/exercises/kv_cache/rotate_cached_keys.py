@@ -187,6 +187,6 @@ EXERCISE = Exercise(
     points=2, difficulty=2, minutes=10, needs="section 'Positions with a cache' of chapter 6",
     judge=Decoding(definition, lambda seed: cases(seed, CALLS), look=positions_read), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Which position does the first new token have when 5 tokens are cached?",
-           "The cached keys were turned by 0, 1, ..., past - 1. They stay as they are.",
-           "past = past_key.size(2); positions = torch.arange(past, past + query.size(2)), for query and key."),
+           "The cached keys were turned by `0, 1, ..., past - 1`. They stay as they are.",
+           "`past = past_key.size(2)`; `positions = torch.arange(past, past + query.size(2))`, for `query` and `key`."),
 )  # fmt: skip

@@ -205,12 +205,11 @@ EXERCISE = Exercise(
         Budget(partial(call, b=1, h=2, d=4096, e=4096, m=8192, c=6, r=2), RIGHT),
     ), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
-        "Five moves: absorb w_k into the query, score against latents and rotary keys, scale and softmax, mix the "
-        "latents, multiply by w_v.",
-        "The heads can be rows of one product: (b, h, c) @ (b, c, m). The scale is 1 / sqrt(head_dim + "
-        "rotary_dim), whatever latent_dim is.",
-        'scores = (torch.einsum("bhd,hdc->bhc", query, w_k.unflatten(0, (h, -1))) @ latent.mT + q_rotary @ '
-        'k_rotary.mT) * scale; weights = softmax(scores); torch.einsum("bhc,hec->bhe", weights @ latent, '
-        "w_v.unflatten(0, (h, -1)))",
+        "Five moves: absorb `w_k` into the query, score against latents and rotary keys, scale and softmax, mix the latents, multiply by "
+        "`w_v`.",
+        "The heads can be rows of one product: `(b, h, c) @ (b, c, m)`. The scale is `1 / sqrt(head_dim + rotary_dim)`, whatever "
+        "`latent_dim` is.",
+        '`scores = (torch.einsum("bhd,hdc->bhc", query, w_k.unflatten(0, (h, -1))) @ latent.mT + q_rotary @ k_rotary.mT) * scale`; '
+        '`weights = softmax(scores)`; `torch.einsum("bhc,hec->bhe", weights @ latent, w_v.unflatten(0, (h, -1)))`',
     ),
 )  # fmt: skip

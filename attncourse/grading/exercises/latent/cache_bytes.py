@@ -78,7 +78,7 @@ EXERCISE = Exercise(
     judge=Bytes(cache_bytes, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "What does one layer keep for one token? Not keys, and not values.",
-        "512 + 64 numbers for all heads together, 2 bytes each.",
-        "layers * tokens * (latent_dim + rotary_dim) * 2",
+        "`512 + 64` numbers for all heads together, 2 bytes each.",
+        "`layers * tokens * (latent_dim + rotary_dim) * 2`",
     ),
 )  # fmt: skip

@@ -165,7 +165,6 @@ EXERCISE = Exercise(
         "Three lines are wrong: one turns what must not be turned, one forgets to turn, one counts.",
         "The latent stays as it is. Both rotary parts are turned, each by its own position. How many products "
         "does one score add up?",
-        "latent = x @ w_c.T; k_rotary = rotary(x @ w_kr.T, positions); "
-        "divide by math.sqrt(head_dim + rotary_dim).",
+        "`latent = x @ w_c.T`; `k_rotary = rotary(x @ w_kr.T, positions)`; divide by `math.sqrt(head_dim + rotary_dim)`.",
     ),
 )  # fmt: skip

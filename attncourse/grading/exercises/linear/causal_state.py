@@ -191,8 +191,9 @@ EXERCISE = Exercise(
     hints=(
         "Two sums are handed from token to token: of features of keys times values, a matrix, and of the features alone, a vector. A token "
         "first writes itself into both, and then it reads.",
-        "k[..., :, None] * value[..., None, :] is what the token writes into the state. Which of the two axes does the query meet when it reads?",
-        "state = state + k[..., :, None] * value[..., None, :]; total = total + k. The output is (q[..., None, :] @ state)[..., 0, :], divided "
-        "by (q * total).sum(dim=-1, keepdim=True).",
+        "`k[..., :, None] * value[..., None, :]` is what the token writes into the state. Which of the two axes does the query meet when "
+        "it reads?",
+        "`state = state + k[..., :, None] * value[..., None, :]`; `total = total + k`. The output is `(q[..., None, :] @ state)[..., 0, "
+        ":]`, divided by `(q * total).sum(dim=-1, keepdim=True)`.",
     ),
 )  # fmt: skip

@@ -168,7 +168,7 @@ EXERCISE = Exercise(
         "that are not later than itself. When must the state get the keys of this chunk?",
         "Put a 1 beside each value, and one state counts for you: its last column becomes the sum of the weights. What the state says and "
         "what the chunk says are two sums; add them, and divide once.",
-        "For q, k, v of x.split(size, dim=2): read = q @ state + (q @ k.mT).tril() @ v; then state = state + k.mT @ v. The output is "
-        "read[..., :-1] / read[..., -1:], and torch.cat joins the chunks.",
+        "For `q, k, v` of `x.split(size, dim=2)`: `read = q @ state + (q @ k.mT).tril() @ v`; then `state = state + k.mT @ v`. The output "
+        "is `read[..., :-1] / read[..., -1:]`, and `torch.cat` joins the chunks.",
     ),
 )  # fmt: skip

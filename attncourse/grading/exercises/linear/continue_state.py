@@ -195,7 +195,7 @@ EXERCISE = Exercise(
         "lack there?",
         "The state has two kinds of columns: sums of values, and in the last column a sum of weights. Which of them does the code read, and which of "
         "them does it hand on?",
-        "Read everything at once: read = q @ state + (q @ k.mT).tril() @ v, where v has a 1 beside each value. Divide all columns but the last by "
-        "the last, and return state + k.mT @ v as well.",
+        "Read everything at once: `read = q @ state + (q @ k.mT).tril() @ v`, where `v` has a 1 beside each value. Divide all columns but "
+        "the last by the last, and return `state + k.mT @ v` as well.",
     ),
 )  # fmt: skip

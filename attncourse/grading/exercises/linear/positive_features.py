@@ -150,9 +150,9 @@ EXERCISE = Exercise(
     judge=Each(outcomes, rtol=1e-3), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Three dot products first, with their signs. Then their sum. What happens to a weight that is above 0 when it is divided by a number below 0?",
-        "The weights are products over their sum, and the output is the weighted sum of 10, 20 and 30. For number 4 call the first number of "
-        "key 2 x: which x makes the sum of the three products 0?",
-        "The products are 2, -1 and -2. With x they are 2, -1 and x - 4. With relu the query is (1, 0), so that each product is the first "
-        "number of a key.",
+        "The weights are products over their sum, and the output is the weighted sum of 10, 20 and 30. For number 4 call the first number "
+        "of key 2 `x`: which `x` makes the sum of the three products 0?",
+        "The products are 2, -1 and -2. With `x` they are 2, -1 and `x - 4`. With relu the query is `(1, 0)`, so that each product is the "
+        "first number of a key.",
     ),
 )  # fmt: skip

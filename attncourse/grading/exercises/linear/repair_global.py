@@ -93,7 +93,7 @@ EXERCISE = Exercise(
     hints=(
         "Take 4 tokens in chunks of 2, change the value of the last token, and see which outputs move. Which of them may?",
         "Which tokens are in `state` while the first chunk is read? Which of them are taken out again, and which stay?",
-        "Begin with a state of zeros. In the loop the chunk first reads it, as it is, and then adds its own k.mT @ v, so that only what is over "
-        "is ever in it.",
+        "Begin with a state of zeros. In the loop the chunk first reads it, as it is, and then adds its own `k.mT @ v`, so that only what "
+        "is over is ever in it.",
     ),
 )  # fmt: skip

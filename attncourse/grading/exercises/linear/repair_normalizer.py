@@ -174,7 +174,7 @@ EXERCISE = Exercise(
         "Give every key the same value, 1. What should each output be, and what is it in each of the two branches?",
         "A sum of weighted values is a mean once it is divided by the sum of the same weights. Which weights did query 0 use, and which "
         "are in its total?",
-        "With is_causal the weights are those of the table after tril: table.sum(dim=-1, keepdim=True) is their sum. Without, the total is "
-        "q @ k.sum(dim=2)[..., None].",
+        "With `is_causal` the weights are those of the table after `tril`: `table.sum(dim=-1, keepdim=True)` is their sum. Without, the "
+        "total is `q @ k.sum(dim=2)[..., None]`.",
     ),
 )  # fmt: skip

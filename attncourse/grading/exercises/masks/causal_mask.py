@@ -80,6 +80,6 @@ EXERCISE = Exercise(
     hints=(
         "Draw the mask for 2 queries and 4 keys on paper. Query 0 reads key 0, query 1 keys 0 and 1.",
         "Compare two vectors of positions: the queries as a column, the keys as a row.",
-        "Make the positions of the queries a column with [:, None], and let broadcasting compare each with each.",
+        "Make the positions of the queries a column with `[:, None]`, and let broadcasting compare each with each.",
     ),
 )  # fmt: skip

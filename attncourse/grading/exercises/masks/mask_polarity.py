@@ -137,7 +137,7 @@ EXERCISE = Exercise(
     points=2, difficulty=2, minutes=15, needs="section 'In the wild' of chapter 2",
     judge=Conventions(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
-        "Ask of each convention: which entries hide? True, 0, minus infinity, or False.",
+        "Ask of each convention: which entries hide? `True`, 0, minus infinity, or `False`.",
         'Two of the four need no logic at all, and "hidden" is the opposite of "attend".',
         "One branch for each name. Two of them compare with the one value that hides; the last line raises.",
     ),

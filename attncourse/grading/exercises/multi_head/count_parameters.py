@@ -86,8 +86,8 @@ EXERCISE = Exercise(
     needs="section 'What do more heads cost?' of chapter 3",
     judge=Matrices(count, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
-        "A linear layer from a numbers to b numbers has a * b weights and b biases.",
-        "Head h projects 512 numbers to 512 / 16 = 32. All 16 heads together project 512 to 512.",
+        "A linear layer from a numbers to b numbers has `a * b` weights and b biases.",
+        "Head h projects 512 numbers to `512 / 16 = 32`. All 16 heads together project 512 to 512.",
         "Four linear layers from 512 to 512, each with its bias.",
     ),
 )  # fmt: skip

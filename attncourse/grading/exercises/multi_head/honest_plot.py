@@ -259,7 +259,7 @@ EXERCISE = Exercise(
     points=2, difficulty=3, minutes=15, needs="section 'Three small things that surprise people' of chapter 3",
     judge=JUDGE, accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("There is one moment at which the weights are exactly those that meet the values.",
-           "Give a name to what self.dropout returns. Use it for the output, and return it.",
+           "Give a name to what `self.dropout` returns. Use it for the output, and return it.",
            "Three lines: softmax of the scores with the mask; dropout on these weights; then mix with them and "
            "return both."),
 )  # fmt: skip

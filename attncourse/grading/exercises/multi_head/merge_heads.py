@@ -92,8 +92,8 @@ EXERCISE = Exercise(
     judge=Noticing(definition, partial(cases_of, calls=CALLS), look=moved("heads")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "A reshape reads the numbers in the order in which they lie. Which axis moves fastest?",
-        "Next to each other must come: all numbers of head 0 at position 0, then head 1, still "
-        "at position 0. So the heads must stand right before head_dim.",
+        "Next to each other must come: all numbers of head 0 at position 0, then head 1, still at position 0. So the heads must stand "
+        "right before `head_dim`.",
         "First exchange heads and positions, then flatten the last two axes into one.",
     ),
 )  # fmt: skip

@@ -97,7 +97,7 @@ EXERCISE = Exercise(
     judge=Noticing(spec.split_heads, partial(cases_of, calls=CALLS), look=moved("x")), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Two moves: cut the last axis in two, then exchange two axes.",
-        "x.unflatten(-1, (num_heads, -1)) has shape (batch, n, num_heads, head_dim).",
-        "Cut with unflatten as above, then transpose the axes of positions and heads, numbers 1 and 2.",
+        "`x.unflatten(-1, (num_heads, -1))` has shape `(batch, n, num_heads, head_dim)`.",
+        "Cut with `unflatten` as above, then transpose the axes of positions and heads, numbers 1 and 2.",
     ),
 )  # fmt: skip

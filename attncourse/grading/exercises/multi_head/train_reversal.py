@@ -270,8 +270,8 @@ EXERCISE = Exercise(
     judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("The position alone says which token is asked for: the model needs embeddings for tokens and for "
            "positions, and one attention layer without a mask.",
-           "x = token(tokens) + position(torch.arange(12)); x = x + attention(norm(x), norm(x), norm(x)); "
-           "logits = linear(norm2(x)). Use nn.MultiheadAttention(32, 1, batch_first=True).",
-           "Adam with lr=3e-3, 300 steps: tokens = torch.randint(20, (128, 12)); "
-           "loss = cross_entropy(model(tokens).flatten(0, 1), tokens.flip(1).flatten())."),
+           "`x = token(tokens) + position(torch.arange(12))`; `x = x + attention(norm(x), norm(x), norm(x))`; `logits = "
+           "linear(norm2(x))`. Use `nn.MultiheadAttention(32, 1, batch_first=True)`.",
+           "Adam with `lr=3e-3`, 300 steps: `tokens = torch.randint(20, (128, 12))`; `loss = cross_entropy(model(tokens).flatten(0, 1), "
+           "tokens.flip(1).flatten())`."),
 )  # fmt: skip

@@ -111,9 +111,9 @@ EXERCISE = Exercise(
     ), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "All heads ask the same keys. What is a head, seen from the keys?",
-        "query[:, :, 0] has shape (batch, heads, head_dim): a matrix for each sample, with one row a head. "
-        "key[:, 0] has one matrix for each sample, too. Nothing needs to be repeated.",
-        "rows = query[:, :, 0] / math.sqrt(query.size(-1)); weights = torch.softmax(rows @ key[:, 0].mT, dim=-1); "
-        "return (weights @ value[:, 0])[:, :, None], weights[:, :, None].",
+        "`query[:, :, 0]` has shape `(batch, heads, head_dim)`: a matrix for each sample, with one row a head. `key[:, 0]` has one matrix "
+        "for each sample, too. Nothing needs to be repeated.",
+        "`rows = query[:, :, 0] / math.sqrt(query.size(-1))`; `weights = torch.softmax(rows @ key[:, 0].mT, dim=-1)`; `return (weights @ "
+        "value[:, 0])[:, :, None], weights[:, :, None]`.",
     ),
 )  # fmt: skip

@@ -129,9 +129,9 @@ EXERCISE = Exercise(
     hints=(
         "It is attention as you know it; only the shapes need a thought. Which axis do key and value "
         "lack?",
-        "key[:, None] has shape (batch, 1, m, d) and broadcasts over the heads of the query. The "
-        "causal mask is one (n, m) table for all heads: torch.ones(n, m, dtype=torch.bool).tril().",
-        "scores = query @ key[:, None].mT / math.sqrt(query.size(-1)), then masked_fill(~mask, "
-        "-torch.inf) if is_causal, softmax over the last axis, and weights @ value[:, None].",
+        "`key[:, None]` has shape `(batch, 1, m, d)` and broadcasts over the heads of the query. The causal mask is one `(n, m)` table "
+        "for all heads: `torch.ones(n, m, dtype=torch.bool).tril()`.",
+        "`scores = query @ key[:, None].mT / math.sqrt(query.size(-1))`, then `masked_fill(~mask, -torch.inf)` if `is_causal`, softmax "
+        "over the last axis, and `weights @ value[:, None]`.",
     ),
 )  # fmt: skip

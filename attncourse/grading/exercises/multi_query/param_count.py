@@ -119,9 +119,9 @@ EXERCISE = Exercise(
     points=1, difficulty=1, minutes=10, needs="section 'What it costs' of chapter 7",
     judge=Learned(definition, cases, floats=True), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
-        "Four linear layers. A layer from a numbers to b numbers has a * b weights, and b biases if it has any.",
-        "All four read embed_dim numbers. The query and the output projection are embed_dim wide, the key and the "
-        "value projection as wide as one head.",
-        "rows = 2 * embed_dim + 2 * (embed_dim // num_heads); return rows * (embed_dim + bias).",
+        "Four linear layers. A layer from a numbers to b numbers has `a * b` weights, and b biases if it has any.",
+        "All four read `embed_dim` numbers. The query and the output projection are `embed_dim` wide, the key and the value projection as "
+        "wide as one head.",
+        "`rows = 2 * embed_dim + 2 * (embed_dim // num_heads)`; `return rows * (embed_dim + bias)`.",
     ),
 )  # fmt: skip

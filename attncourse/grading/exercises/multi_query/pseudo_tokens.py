@@ -239,9 +239,9 @@ EXERCISE = Exercise(
     judge=Told(Definition, "embed_dim num_heads", SIZES, lambda h, _, d: (h * d, h), calls),
     accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
-        "How wide is one KV head? How wide is what kv_proj makes of it?",
-        "The -1 in the reshape counts whatever is there. With kv_proj as wide as two heads, one for the "
-        "key and one for the value, it counts the n tokens.",
-        "self.kv_proj = torch.nn.Linear(embed_dim, 2 * self.head_dim); the rest may stay.",
+        "How wide is one KV head? How wide is what `kv_proj` makes of it?",
+        "The `-1` in the reshape counts whatever is there. With `kv_proj` as wide as two heads, one for the key and one for the value, it "
+        "counts the n tokens.",
+        "`self.kv_proj = torch.nn.Linear(embed_dim, 2 * self.head_dim)`; the rest may stay.",
     ),
 )  # fmt: skip

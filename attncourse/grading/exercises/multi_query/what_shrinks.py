@@ -91,6 +91,6 @@ EXERCISE = Exercise(
         "What has a head axis that belongs to keys and values? What has one that belongs to queries?",
         "Cache and two of the four projections belong to keys and values. Every query head still "
         "multiplies with every key, and has a table of scores of its own.",
-        "(8, 4 / (2 * (1 + 1 / 8)), 1, 1).",
+        "`(8, 4 / (2 * (1 + 1 / 8)), 1, 1)`.",
     ),
 )  # fmt: skip

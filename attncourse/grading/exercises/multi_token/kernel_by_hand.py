@@ -182,7 +182,7 @@ EXERCISE = Exercise(
         "And which of the queries asks for each of them?",
         "A goes into the row above the last, B into the last row: the rows belong to those who ask. A column to the left of the middle "
         "is one key before the one that is read. What is not wanted lowers a score: a number below 0.",
-        "With c = c_k // 2, head 0 has a 1 at [-2, c - 1] and a 1 at [-1, c]. For heads 1 and 2 slide both to where they see the key "
-        "that you want to read; head 3 differs from head 0 in one sign.",
+        "With `c = c_k // 2`, head 0 has a 1 at `[-2, c - 1]` and a 1 at `[-1, c]`. For heads 1 and 2 slide both to where they see the "
+        "key that you want to read; head 3 differs from head 0 in one sign.",
     ),
 )  # fmt: skip

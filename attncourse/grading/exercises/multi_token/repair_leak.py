@@ -191,9 +191,9 @@ EXERCISE = Exercise(
     hints=(
         "Change the last token and see which outputs move. Do it with its query alone, with its key alone, and with its value alone: "
         "each way tells of another leak.",
-        "Three questions. Which rows may the window see, if c_q is 3? What stands in the future when the first convolution "
-        "comes? And what stands there after the second one, whose window is centred in the keys?",
-        "Pad with (c_q - 1, c_k // 2) and keep the first n rows; set later pairs to 0 before the first convolution, to minus "
-        "infinity after it, and to 0 again after the second. The rows need not sum to 1.",
+        "Three questions. Which rows may the window see, if `c_q` is 3? What stands in the future when the first convolution comes? And "
+        "what stands there after the second one, whose window is centred in the keys?",
+        "Pad with `(c_q - 1, c_k // 2)` and keep the first n rows; set later pairs to 0 before the first convolution, to minus infinity "
+        "after it, and to 0 again after the second. The rows need not sum to 1.",
     ),
 )  # fmt: skip

@@ -79,7 +79,7 @@ EXERCISE = Exercise(
     judge=Shares(shares, decimals=4), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "The scores are equal, so the weights are the softmax of the bias alone, over the 256 distances.",
-        "distance = torch.arange(256); the first bias is -distance.clamp(max=31) / 8, the second -distance / 8.",
-        "weights = torch.softmax(bias, dim=0); the share is weights[32:].sum().",
+        "`distance = torch.arange(256)`; the first bias is `-distance.clamp(max=31) / 8`, the second `-distance / 8`.",
+        "`weights = torch.softmax(bias, dim=0)`; the share is `weights[32:].sum()`.",
     ),
 )  # fmt: skip

@@ -172,9 +172,9 @@ EXERCISE = Exercise(
     judge=Noticing(definition, cases, gradients=False, look=sides), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Three questions, in this order: on which side is the key, how far is it, and is that below e?",
-        "The logarithm of 0 is minus infinity: use clamp(min=e) on the distances before you take it; torch.where picks "
-        "the near ones anyway.",
-        "half = buckets // 2; e = half // 2; far = e + floor((half - e) * log(x / e) / log(furthest / e)), at most "
-        "half - 1; where(x < e, x, far) + half * (distance < 0), with x = distance.abs().",
+        "The logarithm of 0 is minus infinity: use `clamp(min=e)` on the distances before you take it; `torch.where` picks the near ones "
+        "anyway.",
+        "`half = buckets // 2`; `e = half // 2`; `far = e + floor((half - e) * log(x / e) / log(furthest / e))`, at most `half - 1`; "
+        "`where(x < e, x, far) + half * (distance < 0)`, with `x = distance.abs()`.",
     ),
 )  # fmt: skip

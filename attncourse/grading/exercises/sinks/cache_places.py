@@ -197,6 +197,6 @@ EXERCISE = Exercise(
         "Which number does token 19 get, and which has the query?",
         "The number of a token is how many of the others are older. The slots do not help: once they have been used "
         "again, the newest token stands in the middle.",
-        "places = (tokens[:, None] > tokens).sum(1) for the keys. The query is the newest of them: its place is len(tokens) - 1.",
+        "`places = (tokens[:, None] > tokens).sum(1)` for the keys. The query is the newest of them: its place is `len(tokens) - 1`.",
     ),
 )  # fmt: skip

@@ -221,8 +221,8 @@ EXERCISE = Exercise(
     hints=(
         "A head with 5 keys shares its weight among 6 scores. The sixth does not depend on the query, and what it gets "
         "reaches no output.",
-        "One more column on the scores, sink[:, None, None] expanded to (batch, heads, n, 1), then the softmax you know. It is never "
+        "One more column on the scores, `sink[:, None, None]` expanded to `(batch, heads, n, 1)`, then the softmax you know. It is never "
         "empty, so a query that may read no key needs no special case.",
-        "scores, scaled and masked; torch.cat with the column, dim=-1; softmax; weights[..., :-1]; weights @ value.",
+        "`scores`, scaled and masked; `torch.cat` with the column, `dim=-1`; softmax; `weights[..., :-1]`; `weights @ value`.",
     ),
 )  # fmt: skip

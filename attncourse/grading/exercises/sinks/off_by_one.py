@@ -201,9 +201,9 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Think of the 1 as the exponential of one more score. Which score is that, and what would a plain softmax make of it?",
-        "Whoever subtracts a number M from all scores divides every exponential by exp(M): the 1 as well. Which M keeps all of "
-        "them at 1 or below, even where every score is minus infinity?",
-        "Either append a score of 0 along dim, take the softmax and drop its last entry; or let M be the larger of 0 and the largest "
-        "score of the row, and divide exp(s - M) by exp(-M) plus the sum of all exp(s - M).",
+        "Whoever subtracts a number M from all scores divides every exponential by `exp(M)`: the 1 as well. Which M keeps all of them at "
+        "1 or below, even where every score is minus infinity?",
+        "Either append a score of 0 along `dim`, take the softmax and drop its last entry; or let M be the larger of 0 and the largest "
+        "score of the row, and divide `exp(s - M)` by `exp(-M)` plus the sum of all `exp(s - M)`.",
     ),
 )  # fmt: skip

@@ -192,9 +192,9 @@ EXERCISE = Exercise(
     judge=Facts(facts, tuple(dict(steps(RIGHT, 0)))), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
         "Write down slots and positions for a window of 4 after 3, 4, 5 and 6 tokens. In which slot is the code wrong, and from when on?",
-        "The newest position is length - 1. Slot s holds the last position up to it that leaves the remainder s. And where does token "
-        "number length + t of a chunk belong?",
-        "Positions: last = self.length - 1; last - (last - slots) % window. Writing: keep the last window tokens of the chunk, and write "
-        "them to memory[:, :, where] with where = positions of these tokens % window.",
+        "The newest position is `length - 1`. Slot s holds the last position up to it that leaves the remainder s. And where does token "
+        "number `length + t` of a chunk belong?",
+        "Positions: `last = self.length - 1`; `last - (last - slots) % window`. Writing: keep the last `window` tokens of the chunk, and "
+        "write them to `memory[:, :, where]` with `where = positions % window` for the positions of these tokens.",
     ),
 )  # fmt: skip

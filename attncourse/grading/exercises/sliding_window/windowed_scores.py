@@ -194,10 +194,11 @@ EXERCISE = Exercise(
         Budget(lambda g: (*normal(g, *[(1, 1, 2**14, 1)] * 2), 3, 2), band.RIGHT),  # all band.pairs: 1 GiB
     ), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=(
-        "Write down for n = 5, left = 2 and right = 1 which key stands in which column of which row. In how many of them is there none?",
-        "Either pick the keys of every row by a table of indices (n, left + 1 + right), or make one column after the other: column "
-        "c multiplies each query with the key that stands c - left places behind it.",
-        "j = torch.arange(n)[:, None] - left + torch.arange(left + 1 + right); key[:, :, j.clamp(0, n - 1)] has the shape (batch, heads, "
-        "n, columns, head_dim). Multiply, add up over the last axis, scale, and fill where j is no key.",
+        "Write down for `n = 5`, `left = 2` and `right = 1` which key stands in which column of which row. In how many of them is there "
+        "none?",
+        "Either pick the keys of every row by a table of indices `(n, left + 1 + right)`, or make one column after the other: column c "
+        "multiplies each query with the key that stands `c - left` places behind it.",
+        "`j = torch.arange(n)[:, None] - left + torch.arange(left + 1 + right)`; `key[:, :, j.clamp(0, n - 1)]` has the shape `(batch, "
+        "heads, n, columns, head_dim)`. Multiply, add up over the last axis, scale, and fill where j is no key.",
     ),
 )  # fmt: skip

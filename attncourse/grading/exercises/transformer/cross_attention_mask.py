@@ -153,6 +153,6 @@ EXERCISE = Exercise(
     points=1, difficulty=2, minutes=10, needs="section 'Find the bug' of chapter 5",
     judge=Noticing(definition, cases, gradients=False, look=look), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Rows are the words that are written, columns those that are read. Which of the two decide?",
-           "source != pad is (b, m) and True where a word may be read. Two axes are missing, after the first.",
-           "(source != pad)[:, None, None].expand(-1, 1, n, -1)."),
+           "`source != pad` is `(b, m)` and `True` where a word may be read. Two axes are missing, after the first.",
+           "`(source != pad)[:, None, None].expand(-1, 1, n, -1)`."),
 )  # fmt: skip
