@@ -244,7 +244,9 @@ def test_unknown_name_lists_near_names(call):
 
 
 def test_a_chapter_is_told_from_its_exercises():
-    with pytest.raises(KeyError, match="'capstone' is a chapter; name one of its exercises: decoder"):
+    with pytest.raises(
+        KeyError, match="'capstone' is a chapter; name one of its exercises: decoder"
+    ):
         hint("capstone")
 
 

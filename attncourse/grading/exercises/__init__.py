@@ -56,7 +56,9 @@ def chapter_of(name: str) -> str:
         KeyError: there is no such exercise; the message lists the nearest names, or those of the chapter that was named.
     """
     if name in CHAPTERS and name not in _chapters():
-        raise KeyError(f"{name!r} is a chapter; name one of its exercises: {', '.join(names(name))}")
+        raise KeyError(
+            f"{name!r} is a chapter; name one of its exercises: {', '.join(names(name))}"
+        )
     if name not in _chapters():
         raise KeyError(f"no exercise is called {name!r}; {_did_you_mean(name, names())}")
     return _chapters()[name]
