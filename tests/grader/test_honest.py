@@ -8,7 +8,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from support.hostile_env import Service, Yard, order_of
 from support.sandbox_helpers import run_as, walls_stand
 
-TOGETHER = 6  # cells of `BESIDE` in one notebook: each notebook costs a second
+TOGETHER = 14  # cells of `BESIDE` in one notebook: each notebook costs a second
 HEADS, GROUPED, NUMBER = "multi_head_attention", "repair_no_softmax", "crossover"
 
 # Each stands in a cell of its own, above the answers or below them.
@@ -56,7 +56,7 @@ BESIDE = (
     "import gc, time, random, itertools, functools, collections, re, copy\nrandom.seed(0); time.sleep(0.01)",
     "torch.set_printoptions(precision=8)\ntorch.set_grad_enabled(True)",
 )
-# Above the ``def``, in the same cell.
+# Above the ``def``, in the same cell; two in a notebook, because it has two answers.
 ABOVE = (
     "display('my answer')",
     "get_ipython().run_line_magic('matplotlib', 'inline')",
@@ -67,6 +67,7 @@ ABOVE = (
     "from torch import *",
     "@torch.no_grad()\ndef plot(x): return x",
     "import functools\ntrace = functools.wraps",
+    "%%time",
 )
 NUMBERS = (
     "81", "81.0", "'81'.__len__() + 79", "float('81')", "round(81.4)", "int('81')", "80 + 1", "max(range(82))",
@@ -114,8 +115,8 @@ def notebooks() -> list[Attack]:
         (f"beside: {texts}", (*start, *texts, *both), checks) for texts in batched(BESIDE, TOGETHER)
     ]
     made += [
-        (f"{text}, above", (*start, f"{text}\n\n{both[0]}", f"{text}\n\n{both[1]}"), checks)
-        for text in ABOVE
+        (f"above: {texts}", (*start, *map("{}\n\n{}".format, texts, both)), checks)
+        for texts in batched(ABOVE, len(both))
     ]
     made += [("answers before their imports", (*both, *start), checks)]
     made += [("answers and checks in one cell", (*start, "\n\n".join(both) + checks), "1")]
@@ -136,7 +137,7 @@ def notebooks() -> list[Attack]:
 
 def test_honest_habits_cost_nothing():
     made = notebooks()
-    assert len(made) >= 40
+    assert len(made) >= 35
     assert len(BESIDE) >= 40
     with Service(run_as(), Yard(os.getuid())) as service:
         result, *_ = service.grade(order_of("anna", made, service.yard))

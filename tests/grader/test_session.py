@@ -7,9 +7,10 @@ from functools import cache
 import nbformat
 import pytest
 from nbformat import v4
+from support import fake_judges
 
 from attngrade import File, Order, grader
-from attngrade.session import MOST_STARTS, Session
+from attngrade.session import Session
 from attngrade.settings import Settings
 
 MASK = """import torch
@@ -60,8 +61,9 @@ def test_cells_that_end_the_worker_or_hang_are_left_out_and_other_notebooks_do_n
     assert second.problems == ()
 
 
-def test_who_ends_the_worker_again_and_again_is_given_up():
-    (file,) = graded((*[ENDS] * (MOST_STARTS + 2), MASK, CHECK))
+def test_who_ends_the_worker_again_and_again_is_given_up(monkeypatch):
+    monkeypatch.setattr(grader, "judge", fake_judges.impatient)
+    (file,) = graded((*[ENDS] * (fake_judges.MOST_STARTS + 1), MASK, CHECK))
     assert verdict(file).status == "did not finish"
     assert "too often" in verdict(file).findings[0]
 

@@ -1,12 +1,13 @@
-"""Judges that fail as no submission should make them fail; each is run in a process of its own."""
+"""Judges that fail as no submission should make them fail, and one that gives up early; each in a process of its own."""
 
 import os
 import signal
 import time
 
 from attncourse.grading.verdict import Verdict
-from attngrade import Graded, judge
+from attngrade import Graded, judge, session
 
+MOST_STARTS = 1  # that the impatient one allows after the first
 RIGHT, WRONG = Verdict("a", "passed", 2, 2), Verdict("b", "failed", 0, 1)
 
 
@@ -56,3 +57,9 @@ def greedy(order, settings, progress, parent):
     judge.spend()
     while True:
         time.monotonic()
+
+
+def impatient(order, settings, progress, parent):
+    """Gives a notebook up sooner than others do: every start takes seconds."""
+    session.MOST_STARTS = MOST_STARTS
+    judge.judge(order, settings, progress, parent)

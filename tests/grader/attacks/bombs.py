@@ -2,9 +2,11 @@
 
 from grader.attacks import Attacks
 
-ATTACKS = Attacks(
-    "bombs", "import mmap, os, socket, sys, threading, time\nparent = os.getpid()\n", fuse=True
-)
+# Whoever asks the answer again, as a judge does for each of its cases, gets a wrong mask: one explosion is enough.
+ATTACKS = Attacks("bombs", fuse=True, before="""
+import mmap, os, socket, sys, threading, time
+parent, calls = os.getpid(), iter([True])
+""")  # fmt: skip
 
 for line in (
     "kept = [torch.ones(2**25) for _ in range(32)]",
@@ -17,12 +19,11 @@ for line in (
     "kept = [os.fork() or time.sleep(99) for _ in range(400)]",
     "kept = [os.write(k, bytes(2**24)) for k in [os.memfd_create('x')] for _ in range(32)]",
 ):
-    ATTACKS.when_called(
-        f"an answer that says: {line}", f"{line}\nraise RuntimeError('MARK' + '-no-limit')", ends=""
-    )
+    body = f"if next(calls, False):\n    {line}\n    raise RuntimeError('MARK' + '-no-limit')"
+    ATTACKS.when_called(f"an answer that says: {line}", body, ends="")
 ATTACKS.read(r"""
 #: files in every temporary folder | called
-for folder in ("/tmp", "/dev/shm", "/run", "/var/tmp", "."):
+for folder in ("/tmp", "/dev/shm", "/run", "/var/tmp", ".") if next(calls, False) else ():
     try:
         with open(folder + "/@TAG@-WAS-HERE", "wb") as file:
             for _ in range(200):
