@@ -14,7 +14,7 @@ MOST_FAILURES = 6  # and so often for one student
 PATIENCE = 60  # seconds, beyond what a notebook may take
 
 _forkserver = multiprocessing.get_context("forkserver")
-_forkserver.set_forkserver_preload(["attngrade.judge"])
+_forkserver.set_forkserver_preload(["attngrade.server"])
 
 
 def grade(order: Order, settings: Settings) -> Result:

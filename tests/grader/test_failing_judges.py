@@ -49,6 +49,12 @@ def test_a_judge_that_says_nothing_is_ended(graded, monkeypatch):
     assert result.files[0].problems == ("Not graded: The judge took too long.",)
 
 
+def test_ctrl_c_is_for_the_grader_alone(graded):
+    """A judge that ignored it only once it ran wrote a traceback now and then: 15 of 300 did."""
+    result = graded(fake_judges.deaf)
+    assert result.files[0].problems == ("Not graded: It ignores Ctrl-C.",)
+
+
 @pytest.mark.parametrize(("what", "why"), [("memory", "no memory"), ("time", "The judge ended.")])
 def test_a_judge_has_limits_of_its_own(graded, what, why):
     result = graded(fake_judges.greedy, student=what)

@@ -44,6 +44,12 @@ def silent(order, settings, progress, parent):
     time.sleep(600)
 
 
+def deaf(order, settings, progress, parent):
+    """Says whether Ctrl-C would have ended it before it could do anything about that."""
+    deaf = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    parent.send(("failed", "It ignores Ctrl-C." if deaf else "Ctrl-C ends it."))
+
+
 def greedy(order, settings, progress, parent):
     """Takes what the limits of an honest judge do not allow: memory, or time."""
     judge.be_bounded()
