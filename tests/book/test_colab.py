@@ -23,7 +23,7 @@ RUN = """
 import sys, nbformat
 from nbclient import NotebookClient
 notebook = nbformat.read(sys.argv[1], as_version=4)
-NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+NotebookClient(notebook, timeout=400, kernel_name="python3").execute()
 """
 WHERE = "import attncourse, jaxtyping; print(attncourse.__file__, jaxtyping.__file__)"
 

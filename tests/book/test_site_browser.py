@@ -256,7 +256,7 @@ def test_first_screen_holds_the_question_and_a_picture(path, screen, tab):
 
 def test_search_finds_softmax(tab):
     tab.open("search.html?q=softmax")
-    tab.page.wait_for_selector("#search-results ul.search li a", timeout=10_000)
+    tab.page.wait_for_selector("#search-results ul.search li a")
     hits = tab.page.locator("#search-results ul.search li a").evaluate_all(
         "all => all.map(a => a.href)"
     )

@@ -50,7 +50,7 @@ def grade(tmp_path, capfd):
 
 
 def test_solutions_get_full_score(grade):
-    code, printed, score = grade(path=MASTER, options=("--cell-seconds", "60"))
+    code, printed, score = grade(path=MASTER)
     assert code == 0, printed
     assert score["points"] == score["out_of"] > 0
     assert score["problems"] == []

@@ -30,7 +30,7 @@ def nbgrader():
             env=os.environ | beside | own,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=500,
         )
         assert ran.returncode == 0, ran.stderr
 

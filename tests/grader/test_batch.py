@@ -125,15 +125,15 @@ def test_interrupted_and_killed_and_resumed_it_is_the_same(submissions, results,
     running = first.children(recursive=True)
     with suppress(ProcessLookupError):
         os.killpg(first.pid, signal.SIGINT)
-    said, progress = first.communicate(timeout=60)
+    said, progress = first.communicate(timeout=300)
     assert (first.returncode, said) == (130, ""), progress
     assert progress.rstrip().endswith("give the same command again to go on.")
     assert "Traceback" not in progress
-    assert psutil.wait_procs(running, timeout=30)[1] == []
+    assert psutil.wait_procs(running, timeout=120)[1] == []
 
     before = len(lines(out))
     second = start(submissions, out, *same, "--workers", "2")
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while not (found := judges(second)) and time.monotonic() < until:
         time.sleep(0.01)
     found[0].kill()
@@ -141,7 +141,7 @@ def test_interrupted_and_killed_and_resumed_it_is_the_same(submissions, results,
     running = second.children(recursive=True)
     second.kill()
     second.communicate()
-    assert psutil.wait_procs(running, timeout=30)[1] == []
+    assert psutil.wait_procs(running, timeout=120)[1] == []
     half = lines(out)
     assert before + 2 <= len(half) < len(GRADED | UNREADABLE)
 

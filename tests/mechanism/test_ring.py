@@ -25,7 +25,7 @@ def found(tmp_path_factory):
     command = [sys.executable, ring.__file__, str(folder)]
     tests, root = (str(Path(__file__).parents[i]) for i in (1, 2))
     shared = {"PYTHONPATH": os.pathsep.join([root, tests])}
-    done = subprocess.run(command, env=QUIET | shared, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, env=QUIET | shared, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     results = {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
     return lambda world, name: [row[name] for row in results[str(world)]]
@@ -144,7 +144,7 @@ TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 def test_demo(start, split):
     command = [sys.executable, *start, "-m", "attncourse.variants.flash.ring", "--demo"]
     command += ["--split", split, "--length", "512", "--heads", "1"]
-    done = subprocess.run(command, env=QUIET, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, env=QUIET, capture_output=True, text=True, timeout=500)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"2 processes, backend gloo; 512 positions in {split} chunks of ")
     outputs = [float(x) for x in re.findall(r"^    output ([^,]+)", done.stdout, re.M)]

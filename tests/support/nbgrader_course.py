@@ -11,7 +11,7 @@ KEPT = ("causal_mask", "decoder_mask", "leaking_loss")
 CONFIG = """c = get_config()
 c.CourseDirectory.course_id = "attention"
 c.ClearSolutions.code_stub = {"python": "# your code here\\nraise NotImplementedError"}
-c.Execute.timeout = 60
+c.Execute.timeout = 300
 """
 
 
