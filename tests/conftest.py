@@ -1,5 +1,6 @@
 """Set-up of all tests: one thread, no lucky memory, shapes checked while the package runs."""
 
+import gc
 import json
 import os
 import shutil
@@ -60,6 +61,11 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(items):
     """What takes longest begins first, and what need not stay together fills the gaps at the end."""
     items.sort(key=lambda item: (item.path.name in APART, rank(item.path)))
+
+
+def pytest_collection_finish():
+    """What is there before the first test, torch above all, stays: no collection need look at it again."""
+    gc.freeze()
 
 
 def rank(path: Path) -> int:
