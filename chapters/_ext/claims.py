@@ -1,10 +1,12 @@
 """The ``{claims}`` directive: what the documents say as one table, and a cell of a notebook for each row.
 
-The YAML file that it names holds ``documents`` and ``claims``; a claim has ``id, by, claim, verdict, why, cells``.
-A cell is ``name of the notebook#its id``. Every code cell of the site has an anchor made of its id.
+The YAML file that it names holds ``documents`` and ``claims``; a claim has ``id, by, claim, verdict, why, cells``, and
+``code``, the document whose code is wrong, where that is the verdict. A cell is ``name of the notebook#its id``: every
+code cell of the site has an anchor made of its id. By ``synonyms`` a row is found under other names, too.
 """
 
 import json
+import re
 from html import escape
 from pathlib import Path
 
@@ -49,10 +51,15 @@ def read(path):
     """The documents and the claims of a file; what a claim lacks or has too much is an error."""
     data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     for claim in data["claims"]:
-        if claim.keys() != KEYS or claim["verdict"] not in VERDICTS or not claim["cells"]:
+        keys = KEYS | ({"code"} if claim.get("verdict") == "code" else set())
+        if claim.keys() != keys or claim["verdict"] not in VERDICTS or not claim["cells"]:
             raise ValueError(
-                f"claim {claim.get('id')}: a claim has {sorted(KEYS)}, its verdict is one of {sorted(VERDICTS)}, and "
+                f"claim {claim.get('id')}: a claim has {sorted(keys)}, its verdict is one of {sorted(VERDICTS)}, and "
                 f"there is a cell; got {claim}"
+            )
+        if claim.get("code", claim["by"][0]) not in claim["by"]:
+            raise ValueError(
+                f"claim {claim['id']}: {claim['code']}, whose code it is, does not say it"
             )
         unknown = set(claim["by"]) - data["documents"].keys()
         if unknown:
@@ -72,30 +79,45 @@ def links(claim, notebooks):
     return ", <br>".join(shown)
 
 
-def row(claim, notebooks):
+def judged(claim):
+    """The verdict in words, which tell whose code it is."""
+    kind = claim["verdict"]
+    said = f"true; false of the code of {claim['code']}" if kind == "code" else VERDICTS[kind]
+    return f'<span class="verdict {kind}">{said}</span>'
+
+
+def words(claim, synonyms):
+    """By what a row is found besides its text: formulas as they are written, other names of what it speaks of."""
+    text = f"{claim['claim']} {claim['why']}"
+    names = [other for name, other in synonyms.items() if name in text.lower()]
+    return escape(" ".join([*re.findall(r"\$(.+?)\$", text), *names]))
+
+
+def row(claim, data):
     """One claim as a row; the labels are what a phone shows in front of each cell."""
     said = WRITTEN.renderInline(claim["claim"])
     why = WRITTEN.renderInline(claim["why"])
     by = ", ".join(claim["by"])
-    shown = links(claim, notebooks)
-    kind = claim["verdict"]
+    shown = links(claim, data["notebooks"])
     return (
-        f'<tr id="claim-{claim["id"]}" data-verdict="{kind}" data-by="{" ".join(claim["by"])}">'
+        f'<tr id="claim-{claim["id"]}" data-verdict="{claim["verdict"]}" data-code="{claim.get("code", "")}" '
+        f'data-by="{" ".join(claim["by"])}" data-words="{words(claim, data["synonyms"])}">'
         f'<th scope="row">{claim["id"]}</th>'
         f'<td data-label="claim">{said}</td><td data-label="by">{by}</td>'
-        f'<td data-label="verdict"><span class="verdict {kind}">{VERDICTS[kind]}</span></td>'
+        f'<td data-label="verdict">{judged(claim)}</td>'
         f'<td data-label="why">{why}</td><td data-label="shown in">{shown}</td></tr>'
     )
 
 
-def table(data, notebooks):
+def table(data):
     """The claims as a plain table, which a script may narrow down."""
     head = "".join(
         f'<th scope="col">{x}</th>' for x in ("no.", "claim", "by", "verdict", "why", "shown in")
     )
-    rows = "\n".join(row(claim, notebooks) for claim in data["claims"])
+    rows = "\n".join(row(claim, data) for claim in data["claims"])
     return (
-        '<div class="claims" role="region" aria-label="Claims" tabindex="0"><table class="table"><caption>'
+        '<div class="claims" role="region" aria-label="Claims" tabindex="0" '
+        f'data-verdicts="{escape(json.dumps(VERDICTS))}"><table class="table"><caption>'
         "What the documents claim</caption>\n"
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
     )
@@ -118,7 +140,7 @@ class Claims(SphinxDirective):
         except (KeyError, TypeError, ValueError) as error:
             raise self.error(f"{self.arguments[0]}: {error}") from error
         note = nodes.paragraph("", f"{len(data['claims'])} claims: {counts(data)}.")
-        return [note, nodes.raw("", table(data, data["notebooks"]), format="html")]
+        return [note, nodes.raw("", table(data), format="html")]
 
 
 def setup(app):

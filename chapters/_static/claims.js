@@ -1,4 +1,4 @@
-// The table of claims can be narrowed down by document, by verdict and by a word; without this script it is whole.
+// The table of claims can be narrowed down by document, by verdict and by words; without this script it is whole.
 // A cell that a link leads to is unfolded, on every page.
 (() => {
   const unfold = () => {
@@ -22,12 +22,17 @@
     return label
   }
 
+  // Small letters, and whatever stands between two words as one space: each word has one before it.
+  const plain = text => ' ' + text.toLowerCase().replace(/([^\p{L}\p{N}_.^]|\.(?!\d))+/gu, ' ').trim()
+  // What a row says; its verdict has a field of its own.
+  const said = row => plain([...row.cells].filter(cell => cell.dataset.label !== 'verdict')
+    .map(cell => cell.textContent).concat(row.dataset.words).join(' '))
+
   addEventListener('DOMContentLoaded', () => {
     const box = document.querySelector('.claims')
     if (!box) return
     const rows = [...box.querySelectorAll('tbody tr')]
-    const verdicts = Object.fromEntries(
-      rows.map(row => [row.dataset.verdict, row.querySelector('.verdict').textContent]))
+    const texts = new Map(rows.map(row => [row, said(row)]))
     const documents = [...new Set(rows.flatMap(row => row.dataset.by.split(' ')))].sort()
     const form = document.createElement('form')
     const word = document.createElement('input')
@@ -40,14 +45,16 @@
     form.className = 'claims-filter'
     form.append(
       select('Document', Object.fromEntries(documents.map(name => [name, name]))),
-      select('Verdict', verdicts), labelled('Word', word), all, found)
+      select('Verdict', JSON.parse(box.dataset.verdicts)), labelled('Words', word), all, found)
     const [by, verdict] = form.querySelectorAll('select')
+    // What only another document's code is wrong about is true of the document that was chosen.
+    const judged = ({verdict, code}) => by.value && code && code !== by.value ? 'true' : verdict
     const narrow = () => {
-      const wanted = word.value.trim().toLowerCase()
+      const wanted = plain(word.value).split(' ').slice(1)
       for (const row of rows) {
         row.hidden = (by.value && !row.dataset.by.split(' ').includes(by.value)) ||
-          (verdict.value && row.dataset.verdict !== verdict.value) ||
-          !row.textContent.toLowerCase().includes(wanted)
+          (verdict.value && judged(row.dataset) !== verdict.value) ||
+          !wanted.every(start => texts.get(row).includes(` ${start}`))
       }
       const left = rows.filter(row => !row.hidden).length
       box.hidden = !left
@@ -58,5 +65,6 @@
     form.addEventListener('submit', event => event.preventDefault())
     box.before(form)
     narrow()
+    addEventListener('pageshow', narrow)  // whoever comes back finds the fields filled in, after all other events
   })
 })()

@@ -50,6 +50,24 @@ def test_a_verdict_has_a_reason_and_a_cell(claim):
         assert cells[0].outputs, f"{target} defines something and shows nothing"
 
 
+def test_wrong_code_stands_in_the_document_that_is_named():
+    """003 has no code, and the package of 004 is not included."""
+    named = {claim["code"] for claim in ROWS if claim["verdict"] == "code"}
+    assert named == {"000", "002"}
+    row = CLAIMS.row(ROWS[25], DATA)
+    assert 'data-code="000" data-by="000 001 002 003 004"' in row
+    assert "false of the code of 000" in row
+
+
+def test_a_row_is_found_by_other_names_of_what_it_speaks_of():
+    claim = {"claim": "Grouped-query attention divides by the root of $d_k$.", "why": "“$n^2$”"}
+    found = CLAIMS.words(claim, DATA["synonyms"])
+    assert found.startswith("d_k n^2 ")
+    assert {"GQA", "sqrt"} <= set(found.replace(",", "").split())
+    said = " ".join(f"{claim['claim']} {claim['why']}" for claim in ROWS).lower()
+    assert all(name in said for name in DATA["synonyms"]), "no row says it"
+
+
 def test_cells_of_a_row_are_apart_without_a_style_sheet():
     shown = CLAIMS.links({"cells": ["03_multi_head#a", "03_multi_head#b"]}, {})
     assert re.sub(r"<[^>]+>", "", shown) == "chapter 3, chapter 3 (2)"
@@ -70,7 +88,7 @@ def test_every_row_of_the_site_leads_to_a_code_cell():
     assert [int(number) for number, _ in rows] == [claim["id"] for claim in ROWS]
     pages = {}
     for (number, row), claim in zip(rows, ROWS, strict=True):
-        assert CLAIMS.VERDICTS[claim["verdict"]] in row
+        assert CLAIMS.judged(claim) in row
         links = re.findall(r'href="(\w+)\.html#([\w-]+)"', row)
         assert len(links) == len(claim["cells"]), number
         for stem, anchor in links:
@@ -96,6 +114,8 @@ def test_what_is_no_claim_is_refused(tmp_path):
         ({"verdict": "maybe"}, "its verdict is one of"),
         ({"cells": []}, "there is a cell"),
         ({"by": ["007"]}, "no documents"),
+        ({"verdict": "code"}, "a claim has"),
+        ({"verdict": "code", "code": "003"}, "does not say it"),
     ):
         wrong = {"documents": DATA["documents"], "claims": [good | change]}
         (tmp_path / "claims.yml").write_text(json.dumps(wrong))
