@@ -1,8 +1,8 @@
 """What errors of torch and Python mean, where they say little to whoever meets them for the first time."""
 
 SIZES = (
-    "Two tensors meet whose axes differ in size; print both shapes in front of this line. A transposition too few or too many does it, or a "
-    "sum without keepdim=True."
+    "Two tensors meet whose axes differ in size; print both shapes in front of this line. A transposition too few or too many does it, a "
+    "sum without keepdim=True, a table of positions that is longer than the text, or torch.cat along another axis than that of the tokens."
 )
 # Words of an error, and what to make of them.
 MEANS = (

@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 from attncourse.grading.exercises.capstone._net import Decoder, Net, changed
-from attncourse.grading.exercises.capstone.explain_head import Reader
+from attncourse.grading.exercises.capstone.explain_head import Reader, Stale
+from attncourse.grading.exercises.capstone.trained import Table
 from unseen import right, wrong
 
 
@@ -57,6 +58,50 @@ wrong(
     "it holds a method",
     changed(Net, answer=lambda self, x, kept, tokens, cache: (x, [*kept, self.start])),
 )
+
+
+class WholeTable(Decoder):
+    """All places of the table are added, however short the text is."""
+
+    def embed(self, tokens, start):
+        return self.token(tokens) + self.position.weight
+
+
+wrong("decoder", "a table of positions that is longer than the text", WholeTable)
+wrong("trained", "is needed", "on these passages the table has", Table(known=0.3))
+
+
+def handing(give):
+    """A right claim, and something else beside it."""
+    return Reader((0, 1, "previous"), give)
+
+
+ORDER, SCORES = "The order is (weights", "These are scores"
+STANDS_OUT = "does not do it more than the others"
+wrong("explain_head", "model(tokens)[0]", handing(lambda x, w, c: ((x, {}), w, c)), never=ORDER)
+wrong(
+    "explain_head",
+    "they have another: a dict",
+    handing(lambda x, w, c: ({"x": x}, w, c)),
+    never=ORDER,
+)
+wrong(
+    "explain_head",
+    "two heads or more",
+    handing(lambda x, w, c: (x, [w[0][:, :1]], (0, 0, "start"))),
+    never=STANDS_OUT,
+)
+for share in (0.5, torch.linspace(0.2, 1, 64)[:, None]):
+    wrong("explain_head", "sums of some rows are below 1", never=SCORES)(
+        handing(lambda x, w, c, share=share: (x, [share * y for y in w], c)))  # fmt: skip
+wrong("explain_head", SCORES, handing(lambda x, w, c: (x, [3 * y.log() for y in w], c)))
+for claim in (("previous", 0, 1), (0, "1", "previous"), (0, "previous", 1)):
+    wrong("explain_head", "it is (layer, head, what)", Reader(claim), never="cannot be interpreted")
+wrong("explain_head", "of some heads do not come from", "(1, 0), (1, 1), (1, 2)")(
+    handing(lambda x, w, c: (x, [w[0], 0 * w[1] + torch.eye(64)[0]], c)))  # fmt: skip
+OLD = "those of an earlier call"
+wrong("explain_head", OLD, Stale((0, 1, "previous"), 16), never=STANDS_OUT)
+wrong("explain_head", OLD, Stale((0, 1, "previous"), 8), never="the axes are others")
 wrong("explain_head", "no such head", Reader((0, -1, "previous")))
 wrong("explain_head", "another form", Reader((0, 1)))
 wrong("explain_head", "look at previous", Reader((0, 1, "spread")))

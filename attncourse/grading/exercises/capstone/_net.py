@@ -105,3 +105,29 @@ class Decoder(Net):
 def changed(base: type[Net], **steps) -> type[Net]:
     """The class with other steps."""
     return type(base.__name__, (base,), steps)
+
+
+def torn(self, block, x, old, start, number):
+    """Split into heads without a transpose: a head has a stretch of the text."""
+    b, n, e = x.shape
+    new = [y.reshape(b, self.shared, n, -1) for y in block["kv"](x).chunk(2, -1)]
+    key, value = pair = self.join(old, new)
+    visible = self.visible(n, key.size(2), start)
+    query = block["q"](x).reshape(b, self.heads, n, -1)
+    mixed = self.mix(query, *self.spread(key, value), visible)
+    return block["out"](mixed.transpose(1, 2).flatten(2)), self.keep(pair, old, new)
+
+
+def torn_twice(self, block, x, old, start, number):
+    """The same, and joined without a transpose."""
+    mixed, kept = torn(self, {**block, "out": nn.Identity()}, x, old, start, number)
+    return block["out"](
+        mixed.unflatten(-1, (self.heads, -1)).transpose(1, 2).reshape(x.shape)
+    ), kept
+
+
+def not_back(self, block, x, old, start, number):
+    """Joined without a transpose: heads are read as positions."""
+    mixed = Net.attention(self, {**block, "out": nn.Identity()}, x, old, start, number)
+    heads = mixed[0].unflatten(-1, (self.heads, -1)).transpose(1, 2)
+    return block["out"](heads.reshape(x.shape)), mixed[1]

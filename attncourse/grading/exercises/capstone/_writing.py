@@ -10,10 +10,14 @@ from attncourse.grading.allocations import made_by
 from attncourse.grading.answer import RemoteLayer
 from attncourse.grading.compare import Described
 from attncourse.grading.exercises.capstone._properties import (
+    GRADIENT,
+    LAYERS,
     VOCAB,
+    adds_parameters,
     causal,
     close,
     drawn_into,
+    gradients,
     influence,
     logits_of,
     random_tokens,
@@ -30,7 +34,20 @@ BEHIND = "in three pieces one layer reads what it reads in the whole"
 TURNS = "two texts can be written in turns"
 AGAIN = "earlier tokens are not run again"
 STEP = "for one more token, nothing of n x n numbers is made"
-WRITES = PAIR, SHAPE, TWICE, CAUSAL, CARRIED, PIECES, ONE_LAYER, BEHIND, TURNS, AGAIN
+WRITES = (
+    PAIR,
+    SHAPE,
+    TWICE,
+    CAUSAL,
+    CARRIED,
+    PIECES,
+    ONE_LAYER,
+    BEHIND,
+    TURNS,
+    AGAIN,
+    LAYERS,
+    GRADIENT,
+)
 
 
 class Carried(TypeError):
@@ -89,18 +106,26 @@ def writes(make, tokens: Tensor, generator, reads) -> Iterator[tuple[str, Any]]:
     pair = isinstance(result, tuple | list) and len(result) == 2
     yield PAIR, pair or f"a {type(result).__name__}"
     logits, cache = result
-    yield SHAPE, shape_of(logits, tokens)
+    yield SHAPE, (shape := shape_of(logits, tokens))
+    if shape is not True:
+        return  # the rest is asked of logits
     yield TWICE, close(model(tokens.clone())[0], logits)
-    moves = influence(lambda x: logits_of(model(x)), tokens[:1, :12])
-    yield CAUSAL, causal(moves)
+    moves, one = moved_by(model, tokens[:1, :12]), drawn_into(make(1), generator)
+    yield CAUSAL, causal(moves, lambda: moved_by(one, tokens[:1, :12]))
     yield from reads(moves)
     yield CARRIED, carried(cache)
     yield PIECES, in_pieces(model, tokens, logits)
-    one = drawn_into(make(1), generator)
-    yield ONE_LAYER, in_pieces(one, tokens, one(tokens.clone())[0]) is True
+    yield ONE_LAYER, one_layer(one, tokens)
     yield BEHIND, behind(one, tokens[:1])
     yield TURNS, in_turns(model, tokens, logits)
     yield AGAIN, run_once(model, tokens, generator)
+    yield LAYERS, adds_parameters(make)
+    yield GRADIENT, gradients(model, tokens)
+
+
+def moved_by(model: nn.Module, tokens: Tensor) -> Tensor:
+    """The `influence` of each token on what a writer says of the whole text."""
+    return influence(lambda x: logits_of(model(x)), tokens)
 
 
 def carried(cache: Any) -> bool | str:
@@ -130,11 +155,21 @@ def in_pieces(model, tokens, logits) -> bool | str:
     return not wrong or f"not {', nor '.join(wrong)}"
 
 
+def one_layer(model, tokens) -> bool | str:
+    """True where pieces are right; else whether it matters who came first, if all come one by one."""
+    if in_pieces(model, tokens, model(tokens.clone())[0]) is True:
+        return True
+    n = tokens.size(1)
+    swapped = tokens[:, [0, 1, 3, 2, *range(4, n)]]
+    last, other = (written(model, x, [1] * n)[0][:, -1] for x in (tokens, swapped))
+    return close(last, other) and "no, and one by one the order of earlier tokens is lost"
+
+
 def behind(model, tokens) -> bool | str:
     """True where the last of three pieces reads what it reads in the whole, and nothing later."""
     n = tokens.size(1)
     one, two = 5 * n // 12, 9 * n // 12
-    whole = influence(lambda x: logits_of(model(x)), tokens)[:, two:]
+    whole = moved_by(model, tokens)[:, two:]
     moves = influence(lambda x: written(model, x, [one, two - one, n - two])[0], tokens)[:, two:]
     unread = ((whole > 1e-6) & (moves < 1e-6)).any(1)
     pieces = ("first", unread[:one]), ("second", unread[one:two]), ("third", unread[two:])

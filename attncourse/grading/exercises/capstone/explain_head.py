@@ -13,6 +13,7 @@ from attncourse.grading.exercises.capstone._text import (
     CHARACTERS,
     Table,
     loss,
+    manual,
     of_pairs,
     passages,
 )
@@ -29,6 +30,7 @@ NAMES = (
     f"logits have shape (b, n, {CHARACTERS}), and the loss is below that of the table of pairs",
     "weights of each layer have shape (b, heads, n, n)",
     "the weights of a row sum to 1, and no later character has one",
+    "asked twice, the weights are the same",
     "the claim is a layer, a head and one of the four descriptions",
     f"the head does it {MORE} times as much as the others do on average, and {LEAST} or more",
     "other parameters give other weights",
@@ -50,21 +52,39 @@ def judge(model, tokens, passage, generator) -> tuple:
     if not (isinstance(result, tuple | list) and len(result) == 3):
         return (f"a {type(result).__name__}",)
     logits, weights, claim = result
-    if tuple(getattr(logits, "shape", ())) != (*tokens.shape, CHARACTERS):
-        return True, "the shape is another"
+    if (found := logits_shape(logits, weights, (*tokens.shape, CHARACTERS))) is not True:
+        return True, found
     learned = loss(logits, passage[:, 1:]) < of_pairs(passage) or "the loss is higher: not trained"
     if (shape := shape_of(weights, tokens)) is not True:
         return True, learned, shape
     maps = torch.stack([x.detach().double() for x in weights])  # layers, b, heads, n, n
     if (rows := rows_of(maps)) is not True:
         return True, learned, True, rows
+    sound = True, learned, True, True
+    if not same_again(model(tokens[:4].clone())[1], maps[:, :4]):
+        return *sound, False
     claim = run(claim_of, claim, maps)
     if isinstance(claim, str | Raised):
-        return True, learned, True, True, claim
+        return *sound, True, claim
     others = with_parameters(model, drawn_like(model, generator), tokens)[1]
     other = torch.stack([x.detach().double() for x in others])
-    moved = (other - maps).abs().sum(-1).nan_to_num(2.0).mean() / 2
-    return True, learned, True, True, True, stands_out(maps, tokens, claim), bool(moved > 0.1)
+    return *sound, True, True, stands_out(maps, tokens, claim), all_move(other, maps)
+
+
+def logits_shape(logits, weights, wanted: tuple) -> bool | str:
+    """True for the shape of logits, else what stands in their place."""
+
+    def fits(x) -> bool:
+        return isinstance(x, Tensor) and tuple(x.shape) == wanted
+
+    if fits(logits):
+        return True
+    if fits(weights):
+        return "the second result has it"
+    if isinstance(logits, tuple | list) and logits and fits(logits[0]):
+        return f"they are a {type(logits).__name__}, and the first of it has it"
+    shape = f" of shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else ""
+    return Described(f"they have another: a {type(logits).__name__}{shape}")
 
 
 def shape_of(weights, tokens) -> bool | str:
@@ -80,24 +100,52 @@ def shape_of(weights, tokens) -> bool | str:
     shape = shapes.pop()
     if len(shape) != 4:
         return f"there are {len(shape)} axes"
+    if shape[2:] == (n, n) and shape[0] != b:
+        return Described(f"they are of another number of passages: {shape[0]} instead of {b}")
     return (shape[0], *shape[2:]) == (b, n, n) or "the axes are others"
 
 
 def rows_of(maps: Tensor) -> bool | str:
     """True where the rows are weights of a causal attention."""
-    if not maps.isfinite().all() or not torch.allclose(maps.sum(-1), maps.new_ones(()), atol=1e-3):
-        columns = maps.isfinite().all() and torch.allclose(
-            maps.sum(-2), maps.new_ones(()), atol=1e-3
-        )
-        return "the columns sum to 1" if columns else "the sums are not 1"
+    one = maps.new_ones(())
+    if not maps.isfinite().all():
+        return "some are not finite"
+    if not torch.allclose(maps.sum(-1), one, atol=1e-3):
+        if torch.allclose(maps.sum(-2), one, atol=1e-3):
+            return "the columns sum to 1"
+        if maps.min() < 0 or maps.max() > 1 + 1e-3:
+            return "some are below 0 or above 1"
+        return "some sums are below 1" if maps.sum(-1).max() < 1 + 1e-3 else "the sums are not 1"
     return bool((maps.triu(1) < 1e-6).all()) or "later characters have weight"
+
+
+def same_again(weights, maps: Tensor) -> bool:
+    """Are these the same maps? Those of an earlier call have another batch, or other numbers."""
+    return len(weights) == len(maps) and all(
+        x.shape == y.shape and torch.allclose(x.detach().double(), y, atol=1e-3)
+        for x, y in zip(weights, maps, strict=True)
+    )
+
+
+def all_move(other: Tensor, maps: Tensor) -> bool | Described:
+    """True where the weights of every head are others."""
+    moved = (other - maps).abs().sum(-1).nan_to_num(2.0).mean((1, 3)) / 2  # layers, heads
+    still = (moved < 0.01).nonzero().tolist()
+    if still and moved.mean() > 0.1:
+        return Described(
+            f"not of these heads (layer, head): {', '.join(str(tuple(x)) for x in still)}"
+        )
+    return bool(moved.mean() > 0.1)
 
 
 def claim_of(claim, maps: Tensor) -> tuple | str:
     """(layer, head, what), or what is wrong with it."""
     if not isinstance(claim, tuple | list) or len(claim) != 3:
         return "it has another form"
-    layer, head, what = index(claim[0]), index(claim[1]), claim[2]
+    layer, head, what = claim
+    if isinstance(layer, str) or isinstance(head, str):
+        return "it has another form"
+    layer, head = index(layer), index(head)
     if what not in WHAT:
         return "the description is none of the four"
     if not 0 <= layer < maps.size(0) or not 0 <= head < maps.size(2):
@@ -140,6 +188,8 @@ def stands_out(maps, tokens, claim) -> bool | Described:
     every = measured(maps, tokens)
     if does_it(every[what], layer, head):
         return True
+    if every[what].numel() == 1:
+        return "there is no other head to compare with; a model of two heads or more is needed"
     own, rest = beside(every[what], layer, head)
     numbers = f"{own:.2f}, the others have {rest:.2f} on average"
     if does := next(
@@ -188,6 +238,20 @@ def giving(change, **options):
     return Reader(RIGHT, change, **options)
 
 
+class Stale(Reader):
+    """The weights are collected before the model is run; first those of other passages, ``count`` of them."""
+
+    def __init__(self, claim, count):
+        super().__init__(claim)
+        text = manual()[0][: 64 * count].view(count, 64)
+        self.before = super().forward(text)[1]
+
+    def forward(self, tokens):
+        logits, maps, claim = super().forward(tokens)
+        before, self.before = self.before, [x.detach() for x in maps]
+        return logits, before, claim
+
+
 class Fixed(Reader):
     """Weights that no parameter decides."""
 
@@ -206,9 +270,16 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
     ("The claim is missing; return (logits, weights, claim).", giving(lambda x, maps, c: (x, maps))),
     ("The order is (weights, logits, claim); the logits come first.", giving(lambda x, maps, c: (maps, x, c))),
     ("This is no trained model: wrap the one that you have trained.", Reader(RIGHT, known=0.0)),
+    ("The logits are what the trained model returns, logits and cache together. Hand on the first of it, model(tokens)[0].",
+     giving(lambda x, maps, c: ((x, maps), maps, c))),
     ("The weights are averaged over the heads; return those of each head, (b, heads, n, n).",
      giving(lambda x, maps, c: (x, [y.mean(1) for y in maps], c))),
-    ("These are scores; return the weights, behind the softmax.", giving(lambda x, maps, c: (x, [9 * y for y in maps], c))),
+    *(("These are scores, or something else that is no share between 0 and 1; return the weights, behind the softmax.",
+       giving(lambda x, maps, c, change=change: (x, [change(y) for y in maps], c)))
+      for change in (lambda y: 9 * y, lambda y: y - y.mean(), lambda y: y.log())),
+    ("Something takes weights away behind the softmax, as a mask does that comes too late: the sums of some rows are below 1. "
+     "Hide scores before the softmax, and return the weights that attention has used.",
+     giving(lambda x, maps, c: (x, [y.roll(1, -1).tril() for y in maps], c))),
     ("The maps are turned: a row is a position that reads, a column one that is read.",
      giving(lambda x, maps, c: (x, [y.mT for y in maps], c))),
     ("The weights are those before the mask; return those that attention has used.",
@@ -219,15 +290,19 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
     ("This head does something else than is claimed, and does that more than the others.", Reader((0, 1, "start"))),
     ("This head does not do it more than the others. Measure all heads and take the one that stands out.", Reader((0, 0, "previous"))),
     ("The weights do not come from the parameters of the model: with others they stay as they are.", Fixed(RIGHT)),
+    ("The weights of some heads do not come from the parameters of the model: with others they stay as they are.",
+     giving(lambda x, maps, c: (x, [maps[0], torch.eye(maps[1].size(-1)).expand_as(maps[1])], c))),
+    *(("The weights are those of an earlier call: run the model first, then collect what its blocks have kept.",
+       Stale(RIGHT, count)) for count in (16, 70)),
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="explain_head", answer="explained", title="What does this head do?", kind="Measure",
+    name="explain_head", answer="explained", title="Explain a head", kind="Measure",
     points=1, difficulty=3, minutes=20, needs="section 'It writes' of chapter 5",
     judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
     hints=("Let every block keep the weights that it has used, as `self.weights`, and collect them in a module around your trained model.",
            "`weights.diagonal(-1, -2, -1)[..., 7:].mean((0, 2))` is how much each head of a layer reads the character before, from "
            "position 8 on. In most trained models one head of the first layer stands out.",
-           "`class Explained(nn.Module):` keep the model and the claim; `forward`: `logits = model(tokens)`; `return logits, [block.weights "
-           "for block in model.blocks], claim`."),
+           "`class Explained(nn.Module):` keep the model and the claim; `forward`: `logits = model(tokens)`, or `model(tokens)[0]` where the model "
+           "returns a cache, too; `return logits, [block.weights for block in model.blocks], claim`."),
 )  # fmt: skip

@@ -55,9 +55,10 @@ def size(model, tokens) -> bool | Described:
     """True where the cache of a whole text has half as many numbers as its keys and values, or fewer."""
     found = numbers_in(written(model, tokens, [LENGTH - 1, 1])[1])
     most = LAYERS * LENGTH * WIDTH
-    return found <= most + 4 * LENGTH or Described(
-        f"too many numbers: {found}, and {most} are half"
-    )
+    if found <= most + LAYERS * LENGTH:  # a place for each token and layer
+        return True
+    how = "as many numbers as in multi-head attention" if found >= 2 * most else "too many numbers"
+    return Described(f"{how}: {found}, and {most} are half")
 
 
 class Grouped(Net):
@@ -142,6 +143,32 @@ def trimmed(**steps):
     return changed(Window, **steps)
 
 
+def window(more: int) -> dict:
+    """Steps of a window that is longer by so many tokens."""
+
+    def keep(self, pair, old, new):
+        return (*(x[:, :, -(self.length // 2 + more) :] for x in pair), self.place)
+
+    def visible(self, n, m, start):
+        apart = torch.arange(m - n, m)[:, None] - torch.arange(m)
+        return (apart >= 0) & (apart < self.length // 2 + more)
+
+    return {"keep": keep, "visible": visible}
+
+
+def cut_first(self, old, new):
+    """The keys that are read are those of the last token."""
+    return [x[:, :, -(self.length // 2) :] for x in Window.join(self, old, new)]
+
+
+def by_place(self, n, m, start):
+    """Who may read whom, by the places of both in the text."""
+    return (
+        torch.arange(self.place - m, self.place)
+        <= torch.arange(self.place - n, self.place)[:, None]
+    )
+
+
 MISTAKES = Mistakes([
     *slips(Grouped),
     *(Mistake("The cache is as large as that of multi-head attention, or larger; heads that share keys and values "
@@ -149,6 +176,10 @@ MISTAKES = Mistakes([
       for answer in (Net, joined(keep=lambda pair, old, new: tuple(x.repeat_interleave(2, 1) for x in pair),
                                  join=lambda old, new: Net.join(None, old and [x[:, ::2] for x in old], new),
                                  base=Grouped))),
+    Mistake("The cache is smaller than that of multi-head attention, but larger than half of it, layers * length * embed_dim "
+            "numbers: keep fewer tokens of a window, fewer shared heads, or a smaller vector.", changed(Window, **window(2))),
+    Mistake("The first positions of a text have no key left. Keys are cut to the window before the scores are computed; cut "
+            "only what is handed on, and let the mask make the window.", trimmed(join=cut_first, visible=by_place)),
     Mistake("The cache is cut to a window, but with the whole text at once every token reads everything; both need the "
             "same window.", trimmed(visible=Net.visible)),
     Mistake("The cache is cut shorter than the window that the mask allows.",

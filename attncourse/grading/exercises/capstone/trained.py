@@ -49,8 +49,8 @@ def judge(model, tokens, passage, generator) -> tuple:
     given, tokens, targets = tokens, tokens.clone(), passage[:, 1:]
     logits = logits_of(model(given))  # here it may change them
     if tuple(getattr(logits, "shape", ())) != (*tokens.shape, CHARACTERS):
-        axes = tuple(getattr(logits, "shape", ()))
-        return (f"a {type(logits).__name__} of shape {axes}",)
+        shape = f" of shape {tuple(logits.shape)}" if hasattr(logits, "shape") else ""
+        return (f"a {type(logits).__name__}{shape}",)
     moves = influence(lambda x: logits_of(model(x)), tokens[:1, :24], CHARACTERS)
     found, best = loss(logits, targets), of_pairs(passage)
     seen = (
@@ -66,7 +66,7 @@ def judge(model, tokens, passage, generator) -> tuple:
 
 def describe(logits, tokens, found: float, best: float) -> Described:
     """What the loss says."""
-    numbers = f"{found:.2f} nats a character, {best:.2f} with the table"
+    numbers = f"{found:.2f} nats a character; on these passages the table has {best:.2f}, and {best - BELOW:.2f} is needed"
     if loss(logits, tokens) < min(found, best) / 2:
         return Described(f"it says the character that it has just read: {numbers}")
     if loss(logits[:, 1:], tokens[:, :-1]) < found - 0.5:

@@ -4,16 +4,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from attncourse.grading.compare import Described
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
-from attncourse.grading.exercises.capstone._net import Net, changed
+from attncourse.grading.exercises.capstone._net import Net, changed, not_back, torn
 from attncourse.grading.exercises.capstone._properties import (
     IS_CLASS,
     IS_MODULE,
+    NO_MASK,
+    RESHAPED,
     VOCAB,
     built,
     no_class,
@@ -206,9 +208,24 @@ class Box:
         self.kept = kept
 
 
+def turned_again(self, old, new):
+    """The cached keys, which are turned, are turned with the new ones."""
+    key, value = appended(old, new)
+    now, self.at = self.at, torch.arange(key.size(2))
+    pair, self.at = (self.turned(key), value), now
+    return pair
+
+
 def returning(answer, base=Net):
     """Something else is returned."""
     return changed(base, answer=lambda self, logits, kept, tokens, cache: answer(logits, kept))
+
+
+OTHER_NUMBERS = (
+    "Behind a cache a new token reads every token that it should, but finds other numbers than in the whole text. Does the "
+    "first new token stand right behind the cached ones, at place m after m of them? Do old keys stay with keys and old values "
+    "with values? Is a key that is turned by its place turned once only, before it is cached?"
+)
 
 
 def slips(base: type[Net]) -> list[Mistake]:
@@ -220,13 +237,18 @@ def slips(base: type[Net]) -> list[Mistake]:
         ("The order is (cache, logits); return the logits first.", returning(lambda x, kept: (kept, x), base)),
         ("The cache is an object of a class of yours; hand on plain tensors, in tuples, lists or dicts.",
          returning(lambda x, kept: (x, Box(kept)), base)),
-        ("Behind a cache the positions start at 0 again; a new token stands behind all that were written.",
+        ("Behind a cache the positions start at 0 again: written one by one, the tokens have no order. A new token stands "
+         "behind all that were written.",
          changed(base, embed=lambda self, tokens, start: Net.embed(self, tokens, 0))),
+        *((OTHER_NUMBERS, changed(base, **steps)) for steps in (
+            {"start": lambda self, cache: max(Net.start(self, cache) - 1, 0)},
+            {"join": lambda self, old, new: Net.join(None, old and [old[0], old[0]], new)})),
         ("Behind a cache the mask is aligned to the first key; new token i may read the past and new tokens up to "
          "itself.", seeing(corner, base)),
         ("Behind a cache there is no mask; within a piece a token still reads no later one.",
          seeing(lambda n, m: corner(n, m) if n == m else corner(n, m, m), base)),
-        ("There is no causal mask at all.", seeing(lambda n, m: corner(n, m, m), base)),
+        (NO_MASK, seeing(lambda n, m: corner(n, m, m), base)),
+        *((RESHAPED, changed(base, attention=how)) for how in (torn, not_back)),
         ("The cached tokens are hidden: a new token reads only new ones.",
          seeing(lambda n, m: corner(n, m, m - n) & (torch.arange(m) >= m - n), base)),
         ("The cache is not handed on with the new tokens in it; it stays as it was after the first piece.",
@@ -240,6 +262,10 @@ def slips(base: type[Net]) -> list[Mistake]:
         ("Each call answers the whole text; return logits for the new tokens only.",
          type("AnswersAll", (AnswersAll, base), {})),
         ("All layers read the cache of the first; each has its own.", type("OneForAll", (OneForAll, base), {})),
+        ("No gradient comes back at all: it is computed under torch.no_grad() or behind detach(), so nothing could be learned.",
+         changed(base, forward=torch.no_grad()(base.forward))),
+        ("All layers are one block, used again and again; build a block for each.",
+         changed(base, make_blocks=lambda self, e, k: nn.ModuleList([self.block(e)] * k))),
         ("The model keeps the cache itself, so two texts get mixed; use the one that is handed over.",
          type("Remembers", (Remembers, base), {})),
     )]  # fmt: skip
@@ -251,8 +277,9 @@ MISTAKES = Mistakes([
             seeing(square)),
     Mistake("The cache is larger than the keys and values of the text: it holds something twice.",
             returning(lambda logits, kept: (logits, [(*pair, torch.cat(pair)) for pair in kept]))),
-    Mistake("Only the last position is answered; return logits for all new tokens, (b, n, vocab).",
-            returning(lambda logits, kept: (logits[:, -1], kept))),
+    *(Mistake("Only the last position is answered; return logits for all new tokens, (b, n, vocab).", returning(last))
+      for last in (lambda logits, kept: (logits[:, -1], kept), lambda logits, kept: (logits[:, -1:], kept))),
+    Mistake(OTHER_NUMBERS, changed(FusedAndRotary, join=turned_again)),
 ])  # fmt: skip
 
 EXERCISE = Exercise(
