@@ -63,7 +63,7 @@ READS = Question(
 )  # fmt: skip
 MAY_FORGET = Question(
     "Is the model trained already, with a softmax over all tokens?",
-    "Then its heads may rest on the first token, and a window that throws this token away breaks them.",
+    "The heads of such a model may rest on the first token. A window that throws this token away breaks them.",
     Choice("A window and the first tokens", "mha", "sinks",
            "A cache that keeps the first few tokens and the last ones needs no training at all."),
     Question(
@@ -88,21 +88,21 @@ MUST_FIND = Question(
                "A model of 32 heads then keeps a quarter and reads a quarter for each token, and in published "
                "trainings it comes close to multi-head attention."),
         Choice("Latent", "mla", "latent",
-               "One short vector for each token serves all heads. If even that is too much, let three layers of "
-               "four keep a state instead."),
+               "One short vector for each token serves all heads. There are other ways to keep fewer numbers: "
+               "fewer key/value heads, windows or states in most layers, fewer bits."),
     ),
-    Choice("What it has, in fewer bits", "mha", "kv_cache",
-           "Keys and values can be stored in 8 bits or fewer without training. To share them afterwards took "
-           "5 % of the first training (Ainslie et al. 2023), which is much for one card."),
+    Choice("What it has", "mha", "kv_cache",
+           "If its caches do not fit, or it is too slow, store keys and values in fewer bits: that needs no training. To "
+           "share them afterwards took 5 % of the first training (Ainslie et al. 2023)."),
 )  # fmt: skip
 QUESTIONS = Question(
-    "Will the model write, or read along while the text arrives?",
-    "Then something of every token is kept for the next step. Who has the whole text from the start keeps "
+    "Does it work from left to right: writing, or reading a text that still arrives?",
+    "Who does keeps something of every token for the next step. Who has the whole text from the start keeps "
     "nothing, and may look both ways.",
     Question(
-        "Must it find any earlier token exactly, such as a number that was said once?",
-        "A window has lost what left it, and a state mixes what it keeps: training longer repairs neither. But who "
-        "finds everything scores every pair of tokens, which far above the width of the model is most of its work.",
+        "Must it find any earlier token exactly, or are all texts below six times the width?",
+        "A window has lost what left it, and a state mixes what it keeps: training longer repairs neither. To score "
+        "every pair of tokens finds everything, and only in longer texts is it more than half of the work.",
         MUST_FIND,
         MAY_FORGET,
     ),

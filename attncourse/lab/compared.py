@@ -48,8 +48,8 @@ class Variant:
         keeps: numbers that a layer keeps of the text while it writes; ``None`` if it does not write.
         hops: layers until the last token can have heard of the first.
         options: of `get_attention`.
-        some_rows: what it has beyond the parameters of multi-head attention is multiplied with few rows only: of
-            global tokens, or of a table of distances.
+        some_rows: what it has beyond the parameters of multi-head attention is multiplied with few rows only, of
+            a table of distances.
     """
 
     attention_type: str
@@ -71,10 +71,14 @@ class Variant:
 
         Nothing is halved because a text is read causally.
         """
+        return self.projecting(size) + 4 * size.length * self.reads(size) * size.embed_dim
+
+    def projecting(self, size: Size) -> float:
+        """FLOPs of the projections alone."""
         used = self.parameters(size)
         if self.some_rows:
             used = min(used, VARIANTS["multi-head"].parameters(size))
-        return size.length * (2 * used + 4 * self.reads(size) * size.embed_dim)
+        return 2 * size.length * used
 
     def kept_bytes(self, size: Size, bytes_per_number: int = 2) -> int | None:
         """What is kept of the text, in a layer; ``None`` if it does not write."""
@@ -129,7 +133,7 @@ VARIANTS = {
     ),
     "window and global tokens": Variant(
         "longformer", lambda s: _window(s) + 2, None, lambda s: min(2, _windows(s)),
-        lambda s: {"window_size": s.window}, some_rows=True,
+        lambda s: {"window_size": s.window},
     ),
     "learned sink": Variant("sinks", _all, _all_heads, _one),
     "gated": Variant("gated", _all, _all_heads, _one),

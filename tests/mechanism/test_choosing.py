@@ -47,7 +47,7 @@ def test_answers_lead_to_a_choice(answers, name):
     ("answers", "says"),
     [
         ("yes", "one more answer is needed, to: Must it find"),
-        ("perhaps", "answer yes or no; got 'perhaps' to: Will the model write"),
+        ("perhaps", "answer yes or no; got 'perhaps' to: Does it work from left to right"),
         ("no no no yes", "no question is left at 'yes'; the way ends at Multi-head"),
     ],
 )
@@ -105,6 +105,29 @@ def test_flops_are_those_that_torch_counts(name):
     )  # they also multiply within a chunk
     said = VARIANTS[name].flops(size)
     assert said / 1.02 <= counter.get_total_flops() <= said * chunks
+
+
+FUSED = (
+    "multi-head",
+    "grouped-query",
+    "sliding window",
+    "window and global tokens",
+    "disentangled",
+    "differential",
+)
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_flops_of_projections_are_those_that_torch_counts(name):
+    """Of the others even what fused attention hides can be checked: each linear layer, on the rows that it gets."""
+    size = Size(128, 4, 512, groups=2, window=33, span=8)
+    layer = made(name, size)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        layer(torch.randn(1, size.length, size.embed_dim))
+    linear = [key for key, x in layer.named_modules() if isinstance(x, torch.nn.Linear)]
+    counted = counter.get_flop_counts()
+    found = sum(sum(counted[f"{type(layer).__name__}.{key}"].values()) for key in linear)
+    assert math.isclose(found, VARIANTS[name].projecting(size), rel_tol=0.03)
 
 
 def test_hops_are_those_of_the_mask():
