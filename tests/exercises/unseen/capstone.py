@@ -92,7 +92,7 @@ wrong(
     never=STANDS_OUT,
 )
 for share in (0.5, torch.linspace(0.2, 1, 64)[:, None]):
-    wrong("explain_head", "sums of some rows are below 1", never=SCORES)(
+    wrong("explain_head", "sum to less than 1", never=SCORES)(
         handing(lambda x, w, c, share=share: (x, [share * y for y in w], c)))  # fmt: skip
 wrong("explain_head", SCORES, handing(lambda x, w, c: (x, [3 * y.log() for y in w], c)))
 for claim in (("previous", 0, 1), (0, "1", "previous"), (0, "previous", 1)):

@@ -41,7 +41,7 @@ wrong("decoder", "Let the diagonal be visible", never=ALL)(
 wrong("decoder", "positions read later tokens instead of", reading(lambda n: triangle(n, -1).mT | torch.eye(n).bool()))  # fmt: skip
 wrong("decoder", "The mask is turned around", never=(ALL, "does not read itself"))(
     mixing(lambda s, m: s.masked_fill(m, -torch.inf).softmax(-1)))  # fmt: skip
-wrong("decoder", "some later tokens and not others", never=(ALL, NONE_AT_ALL))(
+wrong("decoder", "some of the next tokens: 2 of them", never=(ALL, NONE_AT_ALL, SOME))(
     reading(lambda n: (torch.arange(n) - torch.arange(n)[:, None]) <= 2))  # fmt: skip
 
 
@@ -182,7 +182,25 @@ class OneBlock(Net):
         return [self.only] * layers
 
 
-wrong("write", "All layers are one block", OneBlock)
+wrong("write", "one block is used again", OneBlock)
+
+
+class ExchangedWriter(Net):
+    def __init__(self, vocab, embed_dim, heads, layers, length):
+        super().__init__(vocab, embed_dim, layers, heads, length)
+
+
+wrong("write", "layers and num_heads are exchanged", ExchangedWriter)
+
+
+class OtherAxis(Net):
+    """Keys are joined along their width."""
+
+    def join(self, old, new):
+        return new if old is None else [torch.cat(both, 3) for both in zip(old, new, strict=True)]
+
+
+wrong("write", "torch.cat along another axis than that of the tokens", OtherAxis)
 HALF, FULL = "larger than half of it", "as large as that of multi-head attention"
 
 
@@ -217,4 +235,4 @@ class CutFirst(Window):
         return torch.arange(self.place - m, self.place) <= late
 
 
-wrong("own_attention", "Keys are cut to the window before the scores", CutFirst, never=(SOME, ALL))
+wrong("own_attention", "not the keys of the scores", CutFirst, never=(SOME, ALL))

@@ -121,6 +121,9 @@ def causal(moves: Tensor, one: Callable[[], Tensor] | None = None) -> bool | str
         return TURNED
     if one is None:
         return "positions read later tokens"
+    band = torch.ones_like(leaks).triu(-max(ahead)).tril(-1)
+    if torch.equal(leaks, band) and max(ahead) < len(leaks) / 2:
+        return Described(f"positions read some of the next tokens: {max(ahead)} of them")
     every = leaks.sum() > 0.4 * leaks.numel()  # of a half; rounding hides some
     return EVERY if every else SOME
 

@@ -277,7 +277,7 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
     *(("These are scores, or something else that is no share between 0 and 1; return the weights, behind the softmax.",
        giving(lambda x, maps, c, change=change: (x, [change(y) for y in maps], c)))
       for change in (lambda y: 9 * y, lambda y: y - y.mean(), lambda y: y.log())),
-    ("Something takes weights away behind the softmax, as a mask does that comes too late: the sums of some rows are below 1. "
+    ("The weights of some rows sum to less than 1: something takes a share of them, as a mask does that comes behind the softmax. "
      "Hide scores before the softmax, and return the weights that attention has used.",
      giving(lambda x, maps, c: (x, [y.roll(1, -1).tril() for y in maps], c))),
     ("The maps are turned: a row is a position that reads, a column one that is read.",

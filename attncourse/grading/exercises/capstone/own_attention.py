@@ -178,8 +178,8 @@ MISTAKES = Mistakes([
                                  base=Grouped))),
     Mistake("The cache is smaller than that of multi-head attention, but larger than half of it, layers * length * embed_dim "
             "numbers: keep fewer tokens of a window, fewer shared heads, or a smaller vector.", changed(Window, **window(2))),
-    Mistake("The first positions of a text have no key left. Keys are cut to the window before the scores are computed; cut "
-            "only what is handed on, and let the mask make the window.", trimmed(join=cut_first, visible=by_place)),
+    Mistake("The first positions of a text find no key that they may read, and become NaN. Cut what is handed on, not the keys "
+            "of the scores; the mask makes the window, and a token reads itself.", trimmed(join=cut_first, visible=by_place)),
     Mistake("The cache is cut to a window, but with the whole text at once every token reads everything; both need the "
             "same window.", trimmed(visible=Net.visible)),
     Mistake("The cache is cut shorter than the window that the mask allows.",

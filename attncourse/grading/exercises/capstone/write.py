@@ -264,7 +264,8 @@ def slips(base: type[Net]) -> list[Mistake]:
         ("All layers read the cache of the first; each has its own.", type("OneForAll", (OneForAll, base), {})),
         ("No gradient comes back at all: it is computed under torch.no_grad() or behind detach(), so nothing could be learned.",
          changed(base, forward=torch.no_grad()(base.forward))),
-        ("All layers are one block, used again and again; build a block for each.",
+        ("More layers add no parameters: one block is used again and again, or layers and num_heads are exchanged in a call. "
+         "Build a block for each layer.",
          changed(base, make_blocks=lambda self, e, k: nn.ModuleList([self.block(e)] * k))),
         ("The model keeps the cache itself, so two texts get mixed; use the one that is handed over.",
          type("Remembers", (Remembers, base), {})),
