@@ -29,7 +29,10 @@ SIZES = (32, 143), (24, 156), (20, 131), (16, 83), (12, 70)  # buckets, furthest
 
 
 def cases(seed: int) -> list[Case]:
-    """No distance lies on an edge between far buckets, so that rounding decides nothing."""
+    """No distance lies on an edge between far buckets, where rounding decides: of 35 right ways to write the rule, in
+    float32 and float64, some are off by a bucket on the edges of every pair of sizes that has whole ones. So floor + 1,
+    which is another bucket on edges only, passes.
+    """
     g = seeded(seed)
     some = torch.randint(-400, 400, (3, 17), generator=g)
     drawn = SIZES[int(torch.randint(len(SIZES), (), generator=g))]

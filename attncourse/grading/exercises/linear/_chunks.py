@@ -8,11 +8,13 @@ from torch import Tensor
 
 from attncourse.grading.exercises.linear._slips import features, limits, reading, results, totals
 from attncourse.grading.exercises.linear._summed import (
+    EXTREMES,
     UNIT,
     Given,
     Summed,
     drawn,
     elu_plus_one,
+    extremes,
     with_one,
 )
 from attncourse.grading.mistakes import mistakes_of
@@ -27,6 +29,7 @@ CALLS = (  # what is special, b h n m d e, how loud, size
     ("a chunk longer than the text", (2, 1, 5, 5, 4, 6), 1, 8),
     ("1 token", (2, 3, 1, 1, 5, 4), 1, 2),
     ("11 tokens, chunks of 4, features near 0 and far from it", (1, 2, 11, 11, 2, 3), 4, 4),
+    (f"7 tokens, chunks of 3, {EXTREMES}", (2, 2, 7, 7, 3, 4), extremes, 3),
 )
 
 

@@ -157,9 +157,9 @@ def limits(right: Summed) -> Found:
     other = "The features are those of another function; they are elu(x) + 1."
     scaled = "Queries and keys are divided by sqrt(d) before the features; there is no scale."
     for name, says, change in (
-        *((f"at least {x:g}", least, lambda y, x=x: elu_plus_one(y).clamp(min=x)) for x in (0.1, 0.01)),
+        *((f"at least {x:g}", least, lambda y, x=x: elu_plus_one(y).clamp(min=x)) for x in (0.1, 0.01, 1e-3)),
         *((f"and {x:g}", least, lambda y, x=x: elu_plus_one(y) + x) for x in (0.1, 0.01, 1e-3)),
-        *((f"at most {x:g}", most, lambda y, x=x: elu_plus_one(y).clamp(max=x)) for x in (2.0, 5.0, 6.0, 10.0)),
+        *((f"at most {x:g}", most, lambda y, x=x: elu_plus_one(y).clamp(max=x)) for x in (2.0, 5.0, 6.0, 10.0, 100.0)),
         *((f"{f.__name__} plus one", other, lambda y, f=f: f(y) + 1) for f in (F.gelu, F.silu, F.selu, F.leaky_relu)),
         ("not bent", "The features are x + 1 everywhere; below 0 they are exp(x).", lambda y: y + 1),
         ("both scaled", scaled, lambda y: elu_plus_one(y * y.size(-1) ** -0.5)),
@@ -168,6 +168,6 @@ def limits(right: Summed) -> Found:
     for eps in (1e-3, 1e-4):
         says = f"{eps:g} is added to the sum of the weights, which is enough to be seen; features of elu + 1 need none."
         yield f"{eps:g} added", says, {"divide": lambda s, t, x, eps=eps: s / (t + eps)}
-    for low in (1.0, 0.1, 0.01):
+    for low in (1.0, 0.1, 0.01, 1e-3):
         says = "The sum of the weights has a lower limit; it may be as small as it likes."
         yield f"sum at least {low:g}", says, {"divide": lambda s, t, x, low=low: s / t.clamp(min=low)}  # fmt: skip

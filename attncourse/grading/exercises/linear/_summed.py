@@ -11,6 +11,7 @@ from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Recipe, triangle
 
+EXTREMES = "features of 0.0001 in head 0 and of 200,000 in head 1"
 UNIT = "values that are rows of the unit matrix, so that the output is the table of weights"
 
 
@@ -105,7 +106,7 @@ def drawn(seed: int, calls) -> list[Case]:
     """Cases of (what is special, (b, h, n, m, d, e), how loud, further arguments ...); e of 0: unit values.
 
     Where it is loud, the first products are nearly 0, so that nothing can be added to their sum, and some features are
-    large. Gradients are compared in the other cases.
+    large; or ``loud`` changes query, key and value itself. Gradients are compared in the other cases.
     """
     g, found = seeded(seed), []
     for what, (b, h, n, m, d, e), loud, *rest in calls:
@@ -113,11 +114,25 @@ def drawn(seed: int, calls) -> list[Case]:
         if not e:
             value = torch.eye(m).expand(b, h, m, m).contiguous()
         rest = [x(g) if callable(x) else x for x in rest]
-        if loud > 1:
+        if callable(loud):
+            loud(query, key, value)
+        elif loud > 1:
             query, key = faint(query), torch.cat([faint(key[:, :, :2]), loud * key[:, :, 2:]], 2)
             key[:, :, 1:2], key[:, :, 2:3, 0] = -5.5, 4.0 * loud
         found.append(Case(what, (query, key, value, *rest), gradients=loud == 1 and e > 0))
     return found
+
+
+def extremes(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """In head 0 features of keys near 1e-4, in head 1 some of 200,000: no limit from 1e-3 to 1e5 goes unseen.
+
+    The values of head 0 are some hundredths, so that neither what float32 has rounded of elu(x) + 1 nor 1e-6 beside a sum
+    of the weights counts. In head 1 the large feature meets one of the query below 1e-3.
+    """
+    query[:, 0] = query[:, 0].tanh().abs() / 2
+    key[:, 0] = -8.8 - 0.4 * key[:, 0].tanh().abs()
+    value[:, 0] = value[:, 0].tanh() / 50
+    query[:, 1, ..., 0], key[:, 1, ..., 0] = -7.0, 2e5
 
 
 def faint(x: Tensor) -> Tensor:

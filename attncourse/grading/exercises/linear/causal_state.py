@@ -6,7 +6,14 @@ import torch.nn.functional as F
 from attncourse import spec_linear
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.linear._slips import features, limits, results, totals
-from attncourse.grading.exercises.linear._summed import Given, Summed, elu_plus_one, faint
+from attncourse.grading.exercises.linear._summed import (
+    EXTREMES,
+    Given,
+    Summed,
+    elu_plus_one,
+    extremes,
+    faint,
+)
 from attncourse.grading.exercises.linear._told import Reads
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistakes import mistakes_of
@@ -30,6 +37,7 @@ CALLS = (  # what is special, b h d e, how many tokens came before, how loud
     ("1 sample, 1 head, 1 token before", (1, 1, 3, 6), 1, 1),
     ("features near 0 and far from it", (2, 4, 3, 2), 5, 12),
     ("the first token, its features near 0, 1 value", (2, 3, 2, 1), 0, 9),
+    (f"1 token before, {EXTREMES}", (2, 2, 2, 4), 1, extremes),
     ("keys as wide as values, 20 tokens before", (3, 1, 4, 4), 20, 1),
 )
 
@@ -39,8 +47,11 @@ def cases(seed: int) -> list[Case]:
     for what, (b, h, d, e), past, loud in CALLS:
         query, key, value = normal(g, (b, h, d), (b, h, d), (b, h, e))
         keys, values = normal(g, (b, h, past, d), (b, h, past, e))
+        if callable(loud):
+            for tokens in (key, value), (keys, values):
+                loud(query, *tokens)
         keys = elu_plus_one(keys)
-        if loud > 1:  # the product with the total is below 1, or nearly 0
+        if not callable(loud) and loud > 1:  # the product with the total is below 1, or nearly 0
             query, key = faint(query), faint(key)
             if past:
                 key[..., 0], key[..., -1] = loud, -6.0

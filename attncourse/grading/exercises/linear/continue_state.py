@@ -7,11 +7,13 @@ from attncourse import spec_linear
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.linear._slips import SHARED, limits
 from attncourse.grading.exercises.linear._summed import (
+    EXTREMES,
     UNIT,
     Given,
     Summed,
     drawn,
     elu_plus_one,
+    extremes,
     with_one,
 )
 from attncourse.grading.exercises.linear._told import Reads
@@ -39,12 +41,19 @@ def before(b, h, d, e, tokens):
     return state
 
 
+def far_before(b, h, d, e, tokens):
+    """Draws such a state whose numbers are small in head 0, and large in head 1."""
+    drawn, small = before(b, h, d, e, tokens), torch.tensor([*[2e-7] * e, 1e-5])
+    return lambda g: drawn(g) * torch.stack([small, torch.full((e + 1,), 1e5)])[:, None]
+
+
 CALLS = (  # what is special, b h n m d e, how loud, state
     ("a state of 6 tokens, 2 samples, 3 heads, 4 new tokens, values 6 wide", (2, 3, 4, 4, 5, 6), 1, before(2, 3, 5, 6, 6)),
     ("the first piece: no state", (3, 2, 5, 5, 4, 3), 1, None),
     (f"no state, {UNIT}", (1, 2, 4, 4, 3, 0), 1, None),
     ("a state of 9 tokens, 1 new token", (2, 1, 1, 1, 3, 4), 1, before(2, 1, 3, 4, 9)),
     ("no state, 4 tokens with features near 0 and far from it, values of 1 number", (2, 1, 4, 4, 2, 1), 4, None),
+    (f"a state, 5 new tokens, {EXTREMES}", (2, 2, 5, 5, 3, 4), extremes, far_before(2, 2, 3, 4, 4)),
     ("a state of 1 token, 7 new tokens, features near 0 and far from it", (1, 3, 7, 7, 2, 5), 3, before(1, 3, 2, 5, 1)),
 )  # fmt: skip
 

@@ -7,11 +7,13 @@ from attncourse import spec_linear
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.linear._slips import SHARED, limits
 from attncourse.grading.exercises.linear._summed import (
+    EXTREMES,
     UNIT,
     Given,
     Summed,
     drawn,
     elu_plus_one,
+    extremes,
     faint,
 )
 from attncourse.grading.exercises.linear._told import Reads
@@ -32,6 +34,8 @@ CALLS = (  # what is special, b h n m d e, how loud, is_causal
     ("is_causal=True, 1 token", (3, 2, 1, 1, 4, 5), 1, True),
     ("is_causal=False, 1 query, 6 keys", (3, 1, 1, 6, 2, 4), 1, False),
     ("is_causal=True, features near 0 and far from it", (1, 3, 7, 7, 2, 4), 4, True),
+    (f"is_causal=True, {EXTREMES}", (2, 2, 5, 5, 3, 4), extremes, True),
+    (f"is_causal=False, {EXTREMES}", (1, 2, 4, 3, 3, 5), extremes, False),
     (
         "is_causal=False, 6 queries, 6 keys, all features near 0",
         (2, 2, 6, 6, 3, 4),
