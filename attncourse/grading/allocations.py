@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+NO_TENSORS = {int, float, bool, str, type(None), torch.dtype, torch.device}
+
 
 class Allocations(NamedTuple):
     """What a call has made, in numbers (not bytes) of the memory that a tensor stands on.
@@ -39,9 +41,9 @@ class AllocationRecorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        given = memories((args, kwargs))
-        for x in out if isinstance(out, tuple | list) else [out]:
-            if memories(x):
+        given = memories((*args, *kwargs.values()) if kwargs else args)
+        for x in out if isinstance(out, tuple | list) else (out,):
+            if stored(x):
                 self.see(x, func, given)
         return out
 
@@ -57,6 +59,11 @@ class AllocationRecorder(TorchDispatchMode):
         self.made = Allocations(max(numbers, largest), new, how, total)
 
 
+def stored(x: Any) -> bool:
+    """Is this a plain tensor, whose numbers stand somewhere?"""
+    return isinstance(x, Tensor) and x.layout == torch.strided and not x.is_meta
+
+
 def memories(objects: Any) -> set[int]:
     """Where the plain tensors among these objects, and in their lists, keep their numbers."""
     found: set[int] = set()
@@ -67,13 +74,14 @@ def memories(objects: Any) -> set[int]:
 def _collect(x: Any, found: set[int]) -> None:
     """By hand: the trees of torch take longer than most operations that are recorded."""
     if isinstance(x, Tensor):
-        if x.layout == torch.strided and not x.is_meta:
+        if stored(x):
             found.add(x.untyped_storage().data_ptr())
     elif isinstance(x, dict):
-        _collect(list(x.values()), found)
+        _collect(tuple(x.values()), found)
     elif isinstance(x, tuple | list):
         for part in x:
-            _collect(part, found)
+            if type(part) not in NO_TENSORS:  # most are sizes and places
+                _collect(part, found)
 
 
 def made_by(function: Callable, *args: Any) -> Allocations:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncourse.grading.compare import Raised, difference, plain
+from attncourse.grading.compare import Raised, difference, plain, plainly_apart
 from attncourse.grading.symptoms import symptom
 
 Observations = dict[str, Any]
@@ -63,7 +63,8 @@ class Shown:
         count = 0
         for what, x, mark in self:
             if what in seen:
-                if not alike(mark, seen[what][1]) or difference(x, seen[what][0]):
+                found, its = seen[what]
+                if not alike(mark, its) or plainly_apart(x, found) or difference(x, found):
                     return False
                 count += 1
             elif all_of_it:
@@ -86,6 +87,9 @@ class Diagnosis:
         self.judge, self.expected, self.seed = judge, expected, seed
         self.single = [(mistake, self._shown(mistake)) for mistake in mistakes]
         self.double: dict[tuple[int, int], tuple[Mistake, Shown]] = {}  # of those that were tried
+        self.firsts: dict[
+            str, dict[Shown, tuple]
+        ] = {}  # `_first` of all, by what an answer shows first
 
     def of(self, seen: Observations) -> tuple[str, str]:
         """The sentence of the mistake that shows the same, and what is noticed where there is none.
@@ -114,21 +118,27 @@ class Diagnosis:
         of the two; and where one of them changes nothing, both show what the other does.
         """
         what, (x, mark) = next(iter(answer.items()))
-        right = (what, self.expected.get(what), fingerprint(self.expected.get(what)))
-        strange = {form(what, x, mark)} - {form(*right)}
-        first = {shown: shown.first for _, shown in self.single}
-        forms = {shown: {form(*found)} - {form(*right)} for shown, found in first.items()}
-        loud = {
-            shown: found[0] != what or bool(difference(right[1], found[1]))
-            for shown, found in first.items()
-        }
+        right = form(what, self.expected.get(what), fingerprint(self.expected.get(what)))
+        strange = {form(what, x, mark)} - {right}
+        firsts = self.firsts.setdefault(what, {})
+        for _, shown in self.single:
+            if shown not in firsts:
+                firsts[shown] = self._first(shown, what, right)
         for (one, a), (other, b) in combinations([x for x in self.single if x[0].steps], 2):
             if one.steps.keys() & other.steps.keys():
                 continue
-            if strange != forms[a] | forms[b] and not (strange and forms[a] and forms[b]):
+            (its, loud, form_of_it), (others, also, form_of_other) = firsts[a], firsts[b]
+            forms = form_of_it | form_of_other
+            if strange != forms and not (strange and form_of_it and form_of_other):
                 continue
-            if loud[a] and loud[b] or alike(first[a if loud[a] else b][2], mark):
+            if loud and also or alike(its if loud else others, mark):
                 yield self._both(one, other)
+
+    def _first(self, shown: Shown, what: str, right: tuple) -> tuple:
+        """Of what a mistake shows first: the fingerprint, is it wrong, and its form where that is another."""
+        label, x, mark = shown.first
+        loud = label != what or bool(difference(self.expected.get(what), x))
+        return mark, loud, {form(label, x, mark)} - {right}
 
     def _both(self, one: Mistake, other: Mistake) -> tuple[Mistake, Shown]:
         if (key := (id(one), id(other))) not in self.double:

@@ -4,7 +4,9 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
+from attncourse.grading.exercises.disentangled._copiers import Copier, distance
 from unseen import right, wrong
 
 
@@ -123,3 +125,35 @@ right("beta", (WORDS, [-0.36, -0.24, 0.6, 0]))
 wrong("beta", "not all signs", (WORDS, [0.36, 0.24, 0.6, 0]))
 wrong("beta", "0.5 times", (WORDS, [-0.18, -0.12, 0.3, 0]))
 wrong("beta", "two decimals", (WORDS, [-0.4, -0.2, 0.6, 0]))
+
+
+def distances(row=lambda d: d.clamp(-8, 8) + 8, strength=20.0, at=None, finish=lambda m, t: m(t)):
+    """A layer with a number for each row of distances, which prefers distance 3."""
+    numbers = torch.zeros(17)
+    numbers[row(torch.tensor(3))] = strength
+    numbers = numbers if at is None else at
+    layer = Copier(lambda t, x: x[row(distance(t.size(1)))], numbers)
+    given = layer.forward
+    layer.forward = lambda t: finish(given, t)
+    return layer
+
+
+class Rolled(nn.Module):
+    """A shift around the end knows the order, and nothing was learned."""
+
+    def forward(self, x):
+        return x.roll(3, 1) @ GUESSES
+
+
+GUESSES = torch.randn(16, 16, generator=torch.Generator().manual_seed(1))
+right("longer", distances())
+right("longer", distances(finish=lambda m, t: m(t).softmax(-1)))
+wrong("longer", "2 places back like", "a row of its own", distances(lambda d: (d // 2).clamp(-8, 8) + 8))  # fmt: skip
+wrong("longer", "like the one three places back", distances(lambda d: d % 17))
+wrong("longer", "nine places back", distances(lambda d: d.clamp(-3, 3) + 3))
+wrong("longer", "at another length it raises", distances(finish=lambda m, t: m(t[:, :16])))
+wrong("longer", "some places are never right: [16, 17, 18]", distances(finish=lambda m, t: torch.cat([m(x) for x in t.split(16, 1)], 1)))  # fmt: skip
+wrong("longer", "a ndarray of shape", distances(finish=lambda m, t: m(t).detach().numpy()))
+wrong("longer", "samples are mixed", distances(finish=lambda m, t: m(t) - 9 * m(t).mean(0)))
+wrong("longer", "another answer when they are asked again", distances(finish=lambda m, t: F.dropout(m(t), 0.5)))  # fmt: skip
+wrong("longer", "untrained", nn.Sequential(nn.Embedding(16, 16), Rolled()), never="the places")

@@ -137,4 +137,12 @@ wrong("continue_state", "gradient of state is not", piece(old=torch.detach))
 wrong("continue_state", "gradient of", "is not", piece(finish=lambda o, s: (o, s.detach())))
 right("positive_features", (-1, -2, 60, 3, 18.33))
 wrong("positive_features", "Number 5", "this is close", (-1, -2, 60, 3, 18.3))
+for strange, says in (("none", "the text 'none'"), (None, "None"), ((2, 1), "several"), (True, "True")):  # fmt: skip
+    wrong("positive_features", f"number 4 of them is {says}", (-1, -2, 60, strange, 18.33))
+wrong("positive_features", "what the weights add up to", (1, -2, 60, 3, 18.33))
+wrong("positive_features", "qual weights give this", (-1, -2, 20, 3, 18.33))
+wrong(
+    "positive_features", "Number 3", "Number 5", "does not go through relu", (-1, -2, 18.33, 3, 60)
+)
+wrong("positive_features", "got 6 numbers", (-1, -2, 60, 3, 18.33, 0))
 wrong("positive_features", "Number 2", "not yet divided", (-1, 2, 60, 3, 18.33))

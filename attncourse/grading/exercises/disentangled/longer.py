@@ -37,9 +37,13 @@ class Lengths(Facts):
             return "forward changes the tokens of its caller in place; work on a copy."
         if str(seen.get(NAMES[-2])).startswith("with the same"):
             return "The same tokens get another answer when they are asked again: dropout that eval() does not switch off, or noise in forward."
+        if seen.get(NAMES[6]) == "no":
+            return MIXED
         short, *longer = (seen.get(name) for name in NAMES[3:6])
         wrong = next((x for x in longer if x not in (True, None)), None)
         if short is True and wrong is not None:
+            if alike := [x for x in longer if "like the one" in str(x)]:
+                return ALIKE.format(str(alike[0]).partition(":")[0].capitalize())
             return (
                 STUCK
                 if isinstance(wrong, Raised) or "shape" in wrong
@@ -95,15 +99,19 @@ SIDES = "It knows how far a token is, and not on which side: a bias of |i - j| i
 CLIPPED = ("A token nine places back is the same to it as the one three places back: the table ends too early, and distance 3 shares its row with all that "
            "are further. Make the span longer than the distance.")  # fmt: skip
 ENOUGH = "It learned, but not enough: train longer, or with another learning rate; and see that a query can tell distance 3 from 2 and 4."
+ALIKE = ("{}. Two distances share a row of the table, or their scores are nearly the same: give each distance from -8 to 8 a row of its own, clip those "
+         "beyond, and train until distance 3 stands out.")  # fmt: skip
 OTHER = "{}; the target is the token three places back: tokens[:, :-3] belongs to logits[:, 3:]."
 GUESS = "It is untrained, or it has learned next to nothing. Guessing has a loss of log(16) = 2.77."
 HIDDEN = "The token three places back changes nothing: a mask or a window hides it, or batch and sequence are exchanged (batch_first=True)."
 LOOKS = {"it says what": OTHER, "token itself": OTHER, "not know the places": NONE, "on which side": SIDES, "not read": HIDDEN, "nine places back": CLIPPED,
+         "like the one": ALIKE,
          "more often": ENOUGH, "mostly wrong": ENOUGH, "guess": GUESS}  # fmt: skip
 STUCK = ("At length 16 it runs, and at another length it raises an error or leaves places out: something in it has a length of its own, such as a table "
          "of positions, a mask, a view or a slice. Read the length from tokens.size(1), and let scores depend on i - j, clipped.")  # fmt: skip
 THIN = ("It gets worse the more keys there are: the weight of the right one is not far enough above that of all others together. Train longer, or let the "
         "query consult the table (query times a vector for each distance), which grows a larger gap.")  # fmt: skip
+MIXED = "A sequence gets another answer in a batch than alone: samples are mixed."
 BY_HAND = "forward knows the order, by a shift, an index, or a mask that leaves one key; which distance counts should be learned."
 MISTAKES = Mistakes(Mistake(says, model) for says, model in (
     ("This is the class; check an instance.", Copier),
@@ -138,7 +146,7 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
         ("One place is answered for each sequence, or tokens are returned; return logits of shape (batch, n, 16).", lambda y: y[:, -1]),
         ("Logits and weights come out together; return the logits alone.", lambda y: (y, None)),
         ("Some logits are not finite; the training has diverged, or a row has no key.", lambda y: y.masked_fill(y < 1, -torch.inf)),
-        ("A sequence gets another answer in a batch than alone: samples are mixed.", lambda y: y + 9 * y[:1] * (len(y) > 9)),
+        (MIXED, lambda y: y + 9 * y[:1] * (len(y) > 9)),
     )),
     ("The answer is written into forward, or it sits where model.parameters() does not see it.", attends(learned=False)),
     ("The answer is written into forward; a parameter only scales it.", Forward(lambda t, x: x * hot(shift(t)), torch.ones(()))),

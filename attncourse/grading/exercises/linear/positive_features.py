@@ -37,13 +37,12 @@ ACCEPTED = Accepted(
 
 SLIPS = (  # what is said of wrong values, for each of the five numbers
     ("total", (
-        ("The sign is lost: two of the three products are below 0, and together they are larger.", (1.0,)),
+        ("This is the sum without its sign, or what the weights add up to once they are divided; two of the products are below 0.", (1.0,)),
         ("Absolute values of the products are added up; their signs count.", (5.0,)),
         ("Only the products above 0 are added up.", (2.0,)),
         ("The second number of the query is taken as 1; it is -1, and subtracts.", (13.0,)),
         ("The products are divided by sqrt(2); there is no such scale here.", (-1 / math.sqrt(2), -0.707)),
         ("These are the features of the keys alone, added up; each is multiplied by the query.", (6.0, 7.0)),
-        ("This is what the weights add up to when they are divided; the question is the sum by which they are divided.", (1.0,)),
     )),
     ("weight of key 0", (
         ("This is the product, not yet divided by the total of -1: the sign turns.", (2.0,)),
@@ -59,12 +58,12 @@ SLIPS = (  # what is said of wrong values, for each of the five numbers
         ("The sum of the values times the products is not divided by the total: -60 / -1.", (-60.0,)),
         ("The output is held within the values; nothing holds it there when weights may be below 0.", (10.0, 20.0, 30.0)),
         ("Products below 0 are left out, so that key 0 is read alone.", (10.0,)),
-        ("Absolute values of the products are taken; their signs count.", (20.0, 100 / 5)),
+        ("Equal weights give this, and so do absolute values of the products; the weights are the products, with their signs, over their sum.", (20.0,)),
         ("The softmax of the products is taken; here they are divided by their sum.", (10.8, 10.795)),
         ("The signs of the products are lost in the sum of the values.", (100.0, -100.0)),
         ("Divided by the number of keys; divide by the total.", (-20.0,)),
         ("The total is -1, and not 0: there is an output here.", (0.0,)),
-        ("The weight of one of the keys below 0 is taken as above 0, or the other way round.", (20.0, -20.0, 100.0)),
+        ("The weight of one of the keys below 0 is taken as above 0, or the other way round.", (-20.0, 100.0)),
     )),
     ("first number of key 2", (
         ("This is the first number as it is; with it the total is -1. By how much must it grow?", (2.0,)),
