@@ -17,7 +17,7 @@ FILES = {
 }
 for _name in ("allocations", "answer", "isolation"):
     FILES[f"attncourse/grading/{_name}.py"] = GRADING / f"{_name}.py"
-_SIDE = "calls confine notebook_shell peer seccomp values wire worker"
+_SIDE = "calls confine notebook_shell peer seccomp takes values wire worker"
 for _name in _SIDE.split():
     FILES[f"attngrade/sandbox/{_name}.py"] = HERE / f"{_name}.py"
 

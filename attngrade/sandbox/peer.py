@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from attngrade.sandbox.takes import arguments_of
 from attngrade.sandbox.values import MOST_TEXT, Memory, Packer, named, without_addresses
 from attngrade.sandbox.wire import MOST_BYTES, Lost, Pipe, expect
 
@@ -96,7 +97,10 @@ class Peer:
             self.objects.append(x)
         kinds = {"class": type, "module": nn.Module, "function": object if callable(x) else ()}
         kind = next((kind for kind, t in kinds.items() if isinstance(x, t)), "object")
-        return {"object": {"mine": number, "kind": kind, "type": type(x).__name__[:60]}}
+        described = {"mine": number, "kind": kind, "type": type(x).__name__[:60]}
+        if self.owner == "w" and kind in ("function", "class"):
+            described["takes"] = arguments_of(x)
+        return {"object": described}
 
     def resolve(self, x: dict) -> Any:
         """Our own object, or the stand-in of one over there."""

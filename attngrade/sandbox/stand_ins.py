@@ -12,6 +12,7 @@ from attncourse.grading.allocations import Allocations
 from attncourse.grading.answer import RemoteLayer
 from attngrade.sandbox.calls import StandIn, allocations, call, state_of
 from attngrade.sandbox.peer import Far, Peer
+from attngrade.sandbox.takes import signature_of
 from attngrade.sandbox.values import named
 from attngrade.sandbox.wire import expect
 
@@ -67,9 +68,11 @@ def stand_in(peer: Peer, described: dict) -> Any:
     kind, name, number = described.get("kind"), described.get("type"), described["mine"]
     known = isinstance(name, str) and kind in KINDS
     expect(known, "it described an object of no known kind")
+    takes = signature_of(described.get("takes"))
+    own = {"__signature__": takes} if takes and kind in ("class", "function") else {}
     if kind == "class":
-        return FarClass(named(name), (), {"peer": peer, "far_id": number})
-    made = type(named(name), (KINDS[kind],), {})
+        return FarClass(named(name), (), {"peer": peer, "far_id": number, **own})
+    made = type(named(name), (KINDS[kind],), own)
     try:
         return made(peer, number)
     except Exception:  # a layer that was never initialised: here it is none, either

@@ -14,6 +14,7 @@ from attncourse.grading import load, names
 from attncourse.grading.answer import Question, RemoteAnswer
 from attncourse.grading.compare import Close
 from attngrade import Cell
+from attngrade.sandbox.takes import signature_of
 
 SEED = 2**127 + 5
 MASK = "import torch\ndef causal_mask(n, m): return torch.arange(m) <= torch.arange(n)[:, None]"
@@ -49,6 +50,33 @@ def test_verdicts_far_away_are_those_at_home(name):
         expression: ("passed", "") if says is None else ("failed", says)
         for expression, says in tried.items()
     }
+
+
+TOO_FEW = {
+    "split_heads": "def split_heads(x, *, more=[1, 2]): return x",
+    "kv_bytes": "def kv_bytes(layers): return layers",
+    "head_dim": "import torch\nclass RepairedAttention(torch.nn.Module):\n    def __init__(self, embed_dim): super().__init__()",
+}
+
+
+@pytest.mark.parametrize("name", TOO_FEW)
+def test_a_wrong_number_of_arguments_is_told_in_the_same_words(name):
+    exercise, here = load(name), {}
+    exec(TOO_FEW[name], here)
+    with forked_session(TOO_FEW[name]) as session:
+        verdict = session.judge(exercise, SEED)
+    assert verdict == exercise.grade(here[exercise.answer], SEED)
+    assert "but yours takes" in verdict.findings[0]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [None, "x", {}, [1], [["x"]], [["x", 1, None]] * 99, [["x", 1, None]] * 2, [["x" * 99, 1, None]],
+     [["class", 1, None]], [["x", 9, None]], [["x", True, None]], [["x", 1, {}]], [["x", 1, "y" * 99]], [[None, 1, None]],
+     [["x", 2, None], ["y", 1, None]]],
+)  # fmt: skip
+def test_a_signature_that_cannot_be_is_none(told):
+    assert signature_of(told) is None
 
 
 def test_a_layer_has_its_own_numbers_again_for_the_next_exercise():
