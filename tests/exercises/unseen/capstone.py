@@ -105,3 +105,30 @@ wrong("explain_head", OLD, Stale((0, 1, "previous"), 8), never="the axes are oth
 wrong("explain_head", "no such head", Reader((0, -1, "previous")))
 wrong("explain_head", "another form", Reader((0, 1)))
 wrong("explain_head", "look at previous", Reader((0, 1, "spread")))
+
+wrong(
+    "write",
+    "it holds something twice",
+    "1152 instead of 768",
+    changed(
+        Net,
+        answer=lambda self, x, kept, *rest: (x, [(*pair, pair[0]) for pair in kept]),
+        join=lambda self, old, new: Net.join(self, old and old[:2], new),
+    ),
+)
+wrong(
+    "write",
+    "raised ValueError",
+    changed(Net, answer=lambda self, x, kept, *rest: (x, kept[-1:])),
+    never="twice",
+)
+
+
+class Narrow(Net):
+    """Multi-head attention at half the width."""
+
+    def __init__(self, vocab, embed_dim, num_heads, layers, length):
+        super().__init__(vocab, embed_dim // 2, num_heads // 2, layers, length)
+
+
+wrong("own_attention", "narrower than embed_dim", "they are 12 and not 24", Narrow)

@@ -31,8 +31,9 @@ from attncourse.grading.inputs import seeded
 
 LENGTH, WIDTH, HEADS, LAYERS = 32, 24, 4, 2
 READS = "the last position reads the tokens before it"
+WIDE = "the vectors of tokens are embed_dim wide"
 SIZE = "the cache is at most half of that of multi-head attention"
-NAMES = IS_CLASS, IS_MODULE, *WRITES[:4], READS, *WRITES[4:], SIZE, STEP
+NAMES = IS_CLASS, IS_MODULE, *WRITES[:4], READS, *WRITES[4:], SIZE, WIDE, STEP
 
 
 def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
@@ -47,6 +48,7 @@ def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
 
     yield from writes(make, tokens, g, lambda moves: [(READS, bool((moves[-3:, -1] > 1e-6).all()))])
     yield SIZE, size(make(LAYERS), tokens[:1])
+    yield WIDE, wide(make(LAYERS))
     yield STEP, one_step(answer, seed)
 
 
@@ -59,6 +61,13 @@ def size(model, tokens) -> bool | Described:
         return True
     how = "as many numbers as in multi-head attention" if found >= 2 * most else "too many numbers"
     return Described(f"{how}: {found}, and {most} are half")
+
+
+def wide(model) -> bool | Described:
+    """True where embeddings or the last layer know embed_dim: multi-head attention in a narrower model is no other one."""
+    tables = [tuple(p.shape) for p in model.parameters() if p.dim() == 2 and VOCAB in p.shape]
+    widths = {w for table in tables for w in table if w != VOCAB}
+    return not widths or WIDTH in widths or Described(f"they are {max(widths)} and not {WIDTH}")
 
 
 class Grouped(Net):
@@ -176,6 +185,8 @@ MISTAKES = Mistakes([
       for answer in (Net, joined(keep=lambda pair, old, new: tuple(x.repeat_interleave(2, 1) for x in pair),
                                  join=lambda old, new: Net.join(None, old and [x[:, ::2] for x in old], new),
                                  base=Grouped))),
+    Mistake("The whole model is narrower than embed_dim, and its attention is multi-head again; change the attention, not the width.",
+            changed(Net, __init__=lambda self, vocab, e, heads, *sizes: Net.__init__(self, vocab, e // 2, heads // 2, *sizes))),
     Mistake("The cache is smaller than that of multi-head attention, but larger than half of it, layers * length * embed_dim "
             "numbers: keep fewer tokens of a window, fewer shared heads, or a smaller vector.", changed(Window, **window(2))),
     Mistake("The first positions of a text find no key that they may read, and become NaN. Cut what is handed on, not the keys "

@@ -277,7 +277,8 @@ MISTAKES = Mistakes([
     Mistake("For one token a mask of all n x n pairs is made, and one row of it used; make that row.",
             seeing(square)),
     Mistake("The cache is larger than the keys and values of the text: it holds something twice.",
-            returning(lambda logits, kept: (logits, [(*pair, torch.cat(pair)) for pair in kept]))),
+            changed(joined(lambda old, new: appended(old and old[:2], new)),
+                    answer=lambda self, x, kept, *rest: (x, [(*pair, torch.cat(pair)) for pair in kept]))),
     *(Mistake("Only the last position is answered; return logits for all new tokens, (b, n, vocab).", returning(last))
       for last in (lambda logits, kept: (logits[:, -1], kept), lambda logits, kept: (logits[:, -1:], kept))),
     Mistake(OTHER_NUMBERS, changed(FusedAndRotary, join=turned_again)),
