@@ -164,24 +164,23 @@ def apart_in_training(model, tokens) -> bool | str:
 
     The same seed drops the same numbers; who draws otherwise is not judged.
     """
-    others, later = tokens.clone(), tokens.clone()
-    others[1:] = (others[1:] + 5) % VOCAB
+    samples, later = tokens.clone(), tokens.clone()
+    samples[1:] = (samples[1:] + 5) % VOCAB
     later[0, -1] = (later[0, -1] + 5) % VOCAB
-    model.train()
-    first = []
-    for given in (tokens, tokens, others, later):
+    both = torch.cat([later[:1], samples[1:]])
+
+    def first(given):
         with torch.random.fork_rng(devices=()):
-            torch.manual_seed(0)
-            first.append(model(given.clone())[0, :-1])
+            torch.default_generator.manual_seed(0)
+            return model(given.clone())[0, :-1]
+
+    model.train()
+    before = first(tokens)
+    found = []
+    if not close(first(both), before) and close(first(tokens), before):
+        ways = {"other samples": samples, "later tokens": later}
+        found = [way for way, given in ways.items() if not close(first(given), before)]
     model.eval()
-    before, again, *changed = first
-    if not close(again, before):
-        return True
-    found = [
-        x
-        for x, y in zip(("other samples", "later tokens"), changed, strict=True)
-        if not close(y, before)
-    ]
     return not found or f"no, {' and '.join(found)} are read"
 
 
