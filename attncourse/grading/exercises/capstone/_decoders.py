@@ -86,6 +86,7 @@ def giving(answer):
 
 
 def triangle(n, shift=0):
+    """A mask: the keys up to a query, and so many more."""
     return torch.ones(n, n).tril(shift).bool()
 
 
@@ -124,10 +125,12 @@ def low_diagonal(self, query, key, value, visible):
 
 
 def scaled_by_length(self, query, key, value, visible):
+    """Scores are divided by the root of the number of keys."""
     return Decoder.mix(self, query * (self.head_dim / key.size(2)) ** 0.5, key, value, visible)
 
 
 def exchanged(self, vocab, embed_dim, num_heads, layers, length):
+    """The numbers of heads and of layers change places."""
     Net.__init__(self, vocab, embed_dim, layers, num_heads, length)
 
 
@@ -145,16 +148,20 @@ class OverAll(nn.BatchNorm1d):
 
 
 def batch_norm(self, vocab, embed_dim, *sizes):
+    """The last norm reads all samples and positions."""
     Net.__init__(self, vocab, embed_dim, *sizes)
     self.norm = OverAll(embed_dim)
 
 
 def large_head(self, *sizes):
+    """The last matrix starts with numbers near 1."""
     Net.__init__(self, *sizes)
     nn.init.normal_(self.head.weight)
 
 
 class Tied(Decoder):
+    """The last matrix is that of the embedding, which starts with numbers near 1."""
+
     def __init__(self, *sizes):
         super().__init__(*sizes)
         self.head.weight = self.token.weight
@@ -173,4 +180,5 @@ def embedding(place):
 
 
 def at(tokens):
+    """The places of tokens, from 0."""
     return torch.arange(tokens.size(1))
