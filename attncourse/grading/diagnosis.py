@@ -87,9 +87,8 @@ class Diagnosis:
         self.judge, self.expected, self.seed = judge, expected, seed
         self.single = [(mistake, self._shown(mistake)) for mistake in mistakes]
         self.double: dict[tuple[int, int], tuple[Mistake, Shown]] = {}  # of those that were tried
-        self.firsts: dict[
-            str, dict[Shown, tuple]
-        ] = {}  # `_first` of all, by what an answer shows first
+        # `_first` of all mistakes, by what an answer shows first.
+        self.firsts: dict[str, dict[Shown, tuple]] = {}
 
     def of(self, seen: Observations) -> tuple[str, str]:
         """The sentence of the mistake that shows the same, and what is noticed where there is none.
