@@ -65,7 +65,7 @@ def fingerprint() -> str:
     cannot be judged here stands in it, so that all machines leave out the same.
     """
     course, own = Path(grading.__file__).parent, Path(__file__).parent
-    files = [*sorted(course.rglob("*.py")), *sorted(own.rglob("*.py")), course.parent / "spec.py"]
+    files = [*sorted(course.rglob("*.py")), *sorted(own.rglob("*.py")), course.parent / "spec" / "dense.py"]
     installed = sorted({f"{x.name} {x.version}" for x in importlib.metadata.distributions()})
     digest = hashlib.sha256("\n".join(installed).encode())
     for path in files:

@@ -21,8 +21,7 @@ PACKAGE, GRADER = ROOT / "attncourse", ROOT / "attngrade"
 FILES = sorted([*PACKAGE.rglob("*.py"), *GRADER.rglob("*.py")])
 TOOLS = [
     *FILES,
-    *ROOT.glob("tests/*.py"),
-    *ROOT.glob("tests/*/*.py"),
+    *(ROOT / "tests").rglob("*.py"),
     *(ROOT / "tools").glob("*.py"),
 ]
 NOTEBOOKS = sorted(ROOT.glob("exercises/**/*.ipynb"))
@@ -31,9 +30,9 @@ NOTEBOOKS = sorted(ROOT.glob("exercises/**/*.ipynb"))
 # Files of one folder may import each other.
 GROUND = ("steps", "masks", "scores", "positions")
 MAY_IMPORT = {
-    **dict.fromkeys(("mods", "positions", "spec", "cost"), ()),
+    **dict.fromkeys(("mods", "positions", "cost"), ()),
+    "spec": ("spec",),
     **dict.fromkeys(("steps", "masks", "scores"), ("mods",)),
-    **dict.fromkeys(("spec_sparse", "spec_scores", "spec_linear"), ("spec",)),
     "layers": GROUND,
     "cache": (*GROUND, "layers"),
     "variants": ("mods", *GROUND, "layers", "cache", "variants"),
@@ -42,7 +41,7 @@ MAY_IMPORT = {
     "documents": ("steps", "layers", "variants", "factory", "show", "documents"),
     "lab": (*GROUND, "layers", "cache", "variants", "factory", "lab"),
     "show": ("show",),
-    "grading": ("grading", "spec", "spec_sparse", "spec_scores", "spec_linear"),
+    "grading": ("grading", "spec"),
     "attngrade": ("attngrade", "grading"),  # nothing of the course imports it
 }
 BOOTSTRAP = {"importlib", "os", "subprocess", "sys"}

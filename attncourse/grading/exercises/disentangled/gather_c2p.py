@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 
-from attncourse import spec_scores
+from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
@@ -18,7 +18,7 @@ def definition(query, pos_key, num_keys):
     """One pair after the other."""
     (b, h, n, _), span = query.shape, pos_key.size(1) // 2
     scores = [
-        (query[:, :, i] * pos_key[:, spec_scores.table_row(i - j, span)]).sum(-1)
+        (query[:, :, i] * pos_key[:, spec.table_row(i - j, span)]).sum(-1)
         for i in range(n)
         for j in range(num_keys)
     ]

@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 
-from attncourse import spec_scores
+from attncourse import spec
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.disentangled._rows import Rows, Term, drawn_cases, pick
 from attncourse.grading.exercises.disentangled._slips import slips
@@ -14,7 +14,7 @@ def definition(key, pos_query, num_queries):
     """One pair after the other."""
     (b, h, m, _), span = key.shape, pos_query.size(1) // 2
     scores = [
-        (key[:, :, j] * pos_query[:, spec_scores.table_row(i - j, span)]).sum(-1)
+        (key[:, :, j] * pos_query[:, spec.table_row(i - j, span)]).sum(-1)
         for i in range(num_queries)
         for j in range(m)
     ]

@@ -12,7 +12,7 @@ from attncourse.grading.exercise import Calls, cases_of
 from attncourse.grading.exercises.gated_delta._faded import like, nearly
 from attncourse.grading.recipe import Recipe
 from attncourse.grading.symptoms import same
-from attncourse.spec_linear import state_space
+from attncourse.spec import state_space
 
 
 def behind(state, query, key, value, log_decay, beta=None) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from attncourse.grading.exercises.gated_delta._tables import Table, Tables, betw
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
 from attncourse.grading.slips import alone
-from attncourse.spec_linear import state_space
+from attncourse.spec import state_space
 
 CALLS = (  # what is special, b h n, the range of the log-decays, gradients
     ("only token 2 of 9 forgets", (1, 1, 9), (0.0, 0.0), True),

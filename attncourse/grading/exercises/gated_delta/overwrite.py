@@ -8,7 +8,7 @@ import torch
 from attncourse.grading.compare import Close
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
 from attncourse.grading.exercises.gated_delta._memories import GUIDES, QUESTIONS, SLIPS
-from attncourse.spec_linear import state_space
+from attncourse.spec import state_space
 
 A, B, C = (1.0, 0.0), (0.0, 1.0), (0.6, 0.8)
 WRITTEN = ((A, 8.0), (B, 6.0), (A, 2.0), (C, 11.0))

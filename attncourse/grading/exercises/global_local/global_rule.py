@@ -2,7 +2,7 @@
 
 import torch
 
-from attncourse import spec, spec_sparse
+from attncourse import spec
 from attncourse.grading.diagnosis import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.global_local._steps import Rules
@@ -14,7 +14,7 @@ from attncourse.grading.observe import Case
 def definition(is_global, lengths, left, right, causal):
     """The rule of the specification, of which padding and the future are taken away."""
     n = is_global.size(1)
-    mask = spec_sparse.longformer_mask(is_global, left, right)
+    mask = spec.longformer_mask(is_global, left, right)
     for sample, length in zip(mask, lengths.tolist(), strict=True):
         sample[:, length:], sample[:, :, length:] = False, False
     return mask & spec.causal(n, n) if causal else mask

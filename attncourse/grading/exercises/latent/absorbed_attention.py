@@ -18,7 +18,7 @@ from attncourse.grading.recipe import Given, Recipe, dot
 
 def definition(query, q_rotary, latent, k_rotary, w_k, w_v):
     """Keys and values are made; then it is the attention of the course, in loops."""
-    key, value = (spec.split_heads(spec.linear(latent, w), query.size(1)) for w in (w_k, w_v))
+    key, value = (spec.split_heads(spec.affine(latent, w), query.size(1)) for w in (w_k, w_v))
     key = torch.cat([key, k_rotary[:, None].expand(-1, query.size(1), -1, -1)], -1)
     query = torch.cat([query, q_rotary], -1)[:, :, None]
     return tuple(x[:, :, 0] for x in spec.scaled_dot_product_attention(query, key, value))

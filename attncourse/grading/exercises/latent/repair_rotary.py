@@ -16,10 +16,10 @@ from attncourse.grading.recipe import Given, Recipe, triangle
 
 def definition(x, positions, w_q, w_qr, w_c, w_kr, w_k, num_heads):
     """Scores (b, h, n, n), and what is cached: latents as they are, rotary keys turned."""
-    where, latent = positions.tolist(), spec.linear(x, w_c)
+    where, latent = positions.tolist(), spec.affine(x, w_c)
     made = (x, w_q), (x, w_qr), (latent, w_k)
-    q, q_rotary, k = (spec.split_heads(spec.linear(y, w), num_heads) for y, w in made)
-    q_rotary, k_rotary = (spec.rotary(y, where) for y in (q_rotary, spec.linear(x, w_kr)))
+    q, q_rotary, k = (spec.split_heads(spec.affine(y, w), num_heads) for y, w in made)
+    q_rotary, k_rotary = (spec.rotary(y, where) for y in (q_rotary, spec.affine(x, w_kr)))
     scores = q @ k.mT + torch.einsum("bhid,bjd->bhij", q_rotary, k_rotary)
     return scores / (q.size(-1) + q_rotary.size(-1)) ** 0.5, latent, k_rotary
 

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from attncourse import spec_linear
+from attncourse import spec
 from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.linear._slips import features, limits, results, totals
 from attncourse.grading.exercises.linear._summed import (
@@ -22,10 +22,10 @@ from attncourse.grading.slips import alone
 
 def definition(query, key, value, state, total):
     """One token of the course's loop, with the sums that were there already."""
-    q, k, v = (x[:, :, None] for x in (spec_linear.elu_plus_one(query), spec_linear.elu_plus_one(key), value))  # fmt: skip
+    q, k, v = (x[:, :, None] for x in (spec.elu_plus_one(query), spec.elu_plus_one(key), value))  # fmt: skip
     v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
     none = torch.zeros_like(q[..., 0])
-    read, new = spec_linear.state_space(q, k, v, none, scale=1.0)
+    read, new = spec.state_space(q, k, v, none, scale=1.0)
     old = torch.cat([state, total[..., None]], dim=-1)
     read = (read + q @ old)[:, :, 0]
     return read[..., :-1] / read[..., -1:], state + new[..., :-1], total + new[..., -1]

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attncourse import spec_scores
+from attncourse import spec
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.multi_token._convolved import (
     Convolved,
@@ -31,7 +31,7 @@ from attncourse.grading.observe import Case
 def definition(scores, kernel):
     """The loops of the convolution, on a table whose future is 0; what comes out of it gets no weight where it is later."""
     later = future(*scores.shape[2:])
-    found = spec_scores.convolve(scores.masked_fill(later, 0.0), kernel)
+    found = spec.convolve(scores.masked_fill(later, 0.0), kernel)
     return found.masked_fill(later, -math.inf).softmax(-1)
 
 

@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from attncourse import spec_scores
+from attncourse import spec
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
 from attncourse.grading.exercises.multi_token._pairs import (
     Maps,
@@ -20,7 +20,7 @@ from attncourse.grading.recipe import Given
 
 def definition(query, key, value, lam, visible):
     """The loops of the course: two maps a pair, one number at a time."""
-    return spec_scores.differential_attention(query, key, value, lam, visible)
+    return spec.differential_attention(query, key, value, lam, visible)
 
 
 CALLS = (  # what is special, b pairs n m d e, lam, how loud, the share that is hidden

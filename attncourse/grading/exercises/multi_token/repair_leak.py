@@ -28,7 +28,7 @@ from attncourse.grading.exercises.multi_token._slips import (
 from attncourse.grading.exercises.multi_token._twice import BEHIND, KEPT, RIGHT, TWINS, Leaks, Twice
 from attncourse.grading.inputs import far_below_zero, seeded
 from attncourse.grading.observe import Case
-from attncourse.spec_scores import multi_token_attention as definition
+from attncourse.spec import multi_token_attention as definition
 
 CALLS = (  # what is special; batch, heads, n, d, e, kernel, kernel_after, gradients
     ("7 tokens", (1, 2, 7, 4, 5), (3, 3), (4, 3), False),

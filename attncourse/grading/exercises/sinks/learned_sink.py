@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from attncourse import spec_sparse
+from attncourse import spec
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
 from attncourse.grading.exercises.sinks._with_sink import (
     WithSink,
@@ -22,7 +22,7 @@ from attncourse.grading.recipe import Given, hide
 
 def definition(query, key, value, sink, visible):
     """The loops of the course: behind the keys stands one more, with the score of the sink and value 0."""
-    return spec_sparse.sink_attention(query, key, value, sink, visible)
+    return spec.sink_attention(query, key, value, sink, visible)
 
 
 CALLS = (  # what is special, b h n m d e, how loud, the factor on the sinks, what is added, the share that is hidden

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 
-from attncourse import spec, spec_sparse
+from attncourse import spec
 from attncourse.grading.exercise import Accepted, Calls, Case, Exercise, Mistakes
 from attncourse.grading.exercises.sliding_window._padded import PADDING, RIGHT, filled, reads
 from attncourse.grading.exercises.sliding_window._window import (
@@ -25,7 +25,7 @@ from attncourse.grading.recipe import hide
 def definition(query, key, value, window_size, present):
     """The attention of the course, with a mask that is filled in pair by pair."""
     n = query.size(2)
-    close = spec_sparse.sliding_window(n, n, window_size // 2, window_size // 2)
+    close = spec.sliding_window(n, n, window_size // 2, window_size // 2)
     visible = (close & present[:, None, None, :]).expand(*query.shape[:3], n)
     return spec.scaled_dot_product_attention(query, key, value, visible)[0]
 

@@ -1,7 +1,4 @@
-"""The definitions as literal Python loops: slow, obvious, and sharing no code with the rest.
-
-Every fast function of the course is held to one of these, outputs and gradients, in float64.
-"""
+"""The definitions of attention that reads every key, of its layers, and of positions and masks, as literal loops."""
 
 import math
 
@@ -50,7 +47,7 @@ def scaled_dot_product_attention(
                         s = s + entry
                     if s > -math.inf:
                         scores[j] = s
-                row = _softmax(scores)
+                row = softmax(scores)
                 weights += [row.get(j, torch.zeros_like(query[0, 0, 0, 0])) for j in range(m)]
                 o = torch.zeros_like(value[0, 0, 0])
                 for j, weight in row.items():
@@ -62,7 +59,7 @@ def scaled_dot_product_attention(
     )
 
 
-def _softmax(scores: dict[int, Tensor]) -> dict[int, Tensor]:
+def softmax(scores: dict[int, Tensor]) -> dict[int, Tensor]:
     """exp(s) over the sum of exp(s); the largest score is taken out first, so nothing overflows."""
     if not scores:
         return {}
@@ -72,7 +69,7 @@ def _softmax(scores: dict[int, Tensor]) -> dict[int, Tensor]:
     return {j: x / total for j, x in exponentials.items()}
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """y(b, i, r) = sum_c x(b, i, c) weight(r, c) + bias(r)."""
     rows = []
     for b in range(x.size(0)):
@@ -128,7 +125,7 @@ def multi_head_attention(
     num_kv_heads = num_kv_heads or num_heads
 
     def project(name: str, x: Tensor) -> Tensor:
-        return linear(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
+        return affine(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
 
     q = split_heads(project("q_proj", query), num_heads)
     k = split_heads(project("k_proj", key), num_kv_heads)
@@ -183,7 +180,7 @@ def latent_attention(x: Tensor, params: dict[str, Tensor], num_heads: int) -> tu
     """
 
     def project(name: str, x: Tensor) -> Tensor:
-        return linear(x, params[f"{name}.weight"])
+        return affine(x, params[f"{name}.weight"])
 
     n, positions = x.size(1), list(range(x.size(1)))
     compressed = project("latent_proj", x)
@@ -210,42 +207,6 @@ def causal(n: int, m: int, offset: int = 0) -> Tensor:
 def padding(lengths: list[int], m: int) -> Tensor:
     """visible(b, 0, 0, j) = j < lengths(b)."""
     return torch.tensor([[[[j < length for j in range(m)]]] for length in lengths])
-
-
-def softcap(cap: float):
-    """score -> cap * tanh(score / cap)."""
-    return lambda s, b, h, i, j: cap * torch.tanh(s / cap)
-
-
-def alibi(num_heads: int):
-    """score -> score - 2 ** (-8 (h + 1) / num_heads) * |i - j|."""
-    return lambda s, b, h, i, j: s - 2 ** (-8 * (h + 1) / num_heads) * abs(i - j)
-
-
-def relative_bias(table: Tensor, bucket=None):
-    """score -> score + table(h, bucket(i - j)); without a bucket i - j + r, beyond r counting as r."""
-    r = table.size(1) // 2
-    column = bucket or (lambda distance: max(-r, min(r, distance)) + r)
-    return lambda s, b, h, i, j: s + table[h, column(i - j)]
-
-
-def t5_bucket(
-    distance: int, buckets: int = 32, furthest: int = 128, bidirectional: bool = True
-) -> int:
-    """How many edges a distance has reached: 1, 2 .. e, then each larger by one factor, up to furthest.
-
-    Source: raffel2020, section 2.1.
-    """
-    first = 0
-    if bidirectional:
-        buckets //= 2
-        first = buckets if distance < 0 else 0
-        distance = abs(distance)
-    exact = buckets // 2
-    edges = list(range(1, exact + 1))
-    for k in range(1, buckets - exact):
-        edges.append(exact * (furthest / exact) ** (k / (buckets - exact)))
-    return first + sum(distance >= edge for edge in edges)
 
 
 def sinusoidal(position: int, width: int, base: float = 10_000.0) -> list[float]:
@@ -282,9 +243,9 @@ def transformer_layer(
         return {k[len(part) + 1 :]: p for k, p in params.items() if k.startswith(part + ".")}
 
     def feed_forward(y: Tensor) -> Tensor:
-        hidden = linear(y, of("feed_forward.0")["weight"], of("feed_forward.0")["bias"])
+        hidden = affine(y, of("feed_forward.0")["weight"], of("feed_forward.0")["bias"])
         bent = hidden * (hidden > 0)
-        return linear(bent, of("feed_forward.2")["weight"], of("feed_forward.2")["bias"])
+        return affine(bent, of("feed_forward.2")["weight"], of("feed_forward.2")["bias"])
 
     def read(part: str, y: Tensor, z: Tensor, **options) -> Tensor:
         return multi_head_attention(y, z, z, of(part), num_heads, **options)[0]

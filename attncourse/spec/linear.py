@@ -1,4 +1,4 @@
-"""The definitions of attention without a softmax, as literal loops; see `attncourse.spec`."""
+"""The definitions of attention without a softmax, as literal loops."""
 
 import torch
 from torch import Tensor

@@ -1,14 +1,47 @@
-"""The definitions of scores that know more, as literal Python loops: relative positions, neighbours, other heads.
-
-As in `attncourse.spec`: one loop for each index of the formula, nothing clever, float64 for comparing.
-"""
+"""The definitions of how scores move, by a rule, relative positions, neighbours or other heads, as literal loops."""
 
 import math
 
 import torch
 from torch import Tensor
 
-from attncourse.spec import _softmax, scaled_dot_product_attention
+from attncourse.spec.dense import scaled_dot_product_attention, softmax
+
+
+def softcap(cap: float):
+    """score -> cap * tanh(score / cap)."""
+    return lambda s, b, h, i, j: cap * torch.tanh(s / cap)
+
+
+def alibi(num_heads: int):
+    """score -> score - 2 ** (-8 (h + 1) / num_heads) * |i - j|."""
+    return lambda s, b, h, i, j: s - 2 ** (-8 * (h + 1) / num_heads) * abs(i - j)
+
+
+def relative_bias(table: Tensor, bucket=None):
+    """score -> score + table(h, bucket(i - j)); without a bucket i - j + r, beyond r counting as r."""
+    r = table.size(1) // 2
+    column = bucket or (lambda distance: max(-r, min(r, distance)) + r)
+    return lambda s, b, h, i, j: s + table[h, column(i - j)]
+
+
+def t5_bucket(
+    distance: int, buckets: int = 32, furthest: int = 128, bidirectional: bool = True
+) -> int:
+    """How many edges a distance has reached: 1, 2 .. e, then each larger by one factor, up to furthest.
+
+    Source: raffel2020, section 2.1.
+    """
+    first = 0
+    if bidirectional:
+        buckets //= 2
+        first = buckets if distance < 0 else 0
+        distance = abs(distance)
+    exact = buckets // 2
+    edges = list(range(1, exact + 1))
+    for k in range(1, buckets - exact):
+        edges.append(exact * (furthest / exact) ** (k / (buckets - exact)))
+    return first + sum(distance >= edge for edge in edges)
 
 
 def log_bucket(distance: int, buckets: int, furthest: int) -> int:
@@ -131,7 +164,7 @@ def multi_token_attention(
     scores = scores if added is None else scores + added
     weights = torch.zeros_like(scores)
     for b, h, i in pairs:
-        row = _softmax({j: scores[b, h, i, j] for j in range(m) if visible[b, h, i, j]})
+        row = softmax({j: scores[b, h, i, j] for j in range(m) if visible[b, h, i, j]})
         for j, weight in row.items():
             weights[b, h, i, j] = weight
     if kernel_after is not None:

@@ -1,11 +1,11 @@
-"""The definitions of attention that reads fewer keys, as literal loops; see `attncourse.spec`."""
+"""The definitions of attention that reads fewer keys, as literal loops."""
 
 import torch
 from torch import Tensor
 
-from attncourse.spec import (
+from attncourse.spec.dense import (
+    affine,
     grouped_query_attention,
-    linear,
     merge_heads,
     multi_head_attention,
     rotary,
@@ -73,7 +73,7 @@ def longformer_layer(
     """Output and weights of `LongformerAttention`; ``params`` as its parameters are called."""
 
     def project(name: str, x: Tensor) -> Tensor:
-        return linear(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
+        return affine(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
 
     q, k, v, q_own, k_own, v_own = (
         split_heads(project(f"{name}_proj", x), num_heads)
@@ -159,6 +159,6 @@ def gated_attention(
     joined = {**params, "out_proj.weight": torch.eye(width, dtype=x.dtype)}
     joined.pop("out_proj.bias", None)
     heads, weights = multi_head_attention(x, x, x, joined, num_heads, is_causal=is_causal)
-    gate = linear(x, params["gate_proj.weight"], params.get("gate_proj.bias"))
+    gate = affine(x, params["gate_proj.weight"], params.get("gate_proj.bias"))
     open_ = 1 / (1 + torch.exp(-gate))
-    return linear(heads * open_, params["out_proj.weight"], params.get("out_proj.bias")), weights
+    return affine(heads * open_, params["out_proj.weight"], params.get("out_proj.bias")), weights
