@@ -25,9 +25,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))
 
 from grader.attacks import WRONG, Attack, all_of, right  # noqa: E402
-from support import nbgrader_course as course  # noqa: E402
-from support.notebooks import read  # noqa: E402
-from support.notebooks_fixture import CHECK, SETUP  # noqa: E402
+from support.book.notebooks import read  # noqa: E402
+from support.grader import nbgrader_course as course  # noqa: E402
+from support.grader.submission import CHECK, SETUP  # noqa: E402
 
 from attngrade import File, Order  # noqa: E402
 from attngrade.grader import grade  # noqa: E402

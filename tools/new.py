@@ -22,7 +22,11 @@ def problem(name: str, root: Path) -> str:
     """Why this name cannot be used, or ''."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         return f"{name!r} cannot name a mechanism; use small letters, digits and _, such as strided_window"
-    patterns = (f"attncourse/**/{name}.py", f"**/[0-9][0-9]_{name}.ipynb", f"**/cases_{name}.py")
+    patterns = (
+        f"attncourse/**/{name}.py",
+        f"**/[0-9][0-9]_{name}.ipynb",
+        f"tests/support/cases/{name}.py",
+    )
     taken = [path for pattern in patterns for path in root.glob(pattern)]
     if taken:
         return f"{name} exists already: {taken[0].relative_to(root)}; choose another name"

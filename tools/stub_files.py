@@ -100,7 +100,7 @@ def texts(new: Mechanism, root: Path) -> dict[Path, str]:
     written = {
         spec: spec.read_text(encoding="utf-8") + rendered(f"{new.kind}/spec.py.txt", words),
         function: rendered(f"{new.kind}/function.py.txt", words),
-        support / f"cases_{new.name}.py": rendered(f"{new.kind}/cases.py.txt", words),
+        support / "cases" / f"{new.name}.py": rendered(f"{new.kind}/cases.py.txt", words),
         exercises / "__init__.py": behind(
             exercises / "__init__.py",
             (r'CHAPTERS = \((\n    "(?!capstone)\w+",)+\n', f'    "{new.name}",\n'),
@@ -113,9 +113,8 @@ def texts(new: Mechanism, root: Path) -> dict[Path, str]:
     if function.exists():  # masks and scores share a file
         written[function] = function.read_text(encoding="utf-8") + written[function]
     else:
-        written[support / "package.py"] = behind(
-            support / "package.py", (MODULES, f'    "{new.name}": "variants.{new.name}",\n')
-        )
+        modules = support / "mutants" / "package.py"
+        written[modules] = behind(modules, (MODULES, f'    "{new.name}": "variants.{new.name}",\n'))
     for task in new.tasks:
         stub = rendered(f"{task['folder']}/exercise.py.txt", task)
         written[root / task["path"]] = stub + rendered("exercise_end.py.txt", task)

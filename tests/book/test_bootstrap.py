@@ -10,7 +10,7 @@ from importlib import import_module
 import nbformat
 import pytest
 import yaml
-from support.notebooks import ALL, ROOT, cells, each
+from support.book.notebooks import ALL, ROOT, cells, each
 
 pytestmark = pytest.mark.quick
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 import torch
-from support.form import tags
-from support.notebooks import ROOT, cells
+from support.book.form import tags
+from support.book.notebooks import ROOT, cells
 
 from attncourse.lab import cards
 from attncourse.show import diagrams

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.site import HTML
+from support.book.site import HTML
 
 pytestmark = pytest.mark.browser
 

@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.notebooks import ROOT, read
-from support.site import HTML, Page, extension
+from support.book.notebooks import ROOT, read
+from support.book.site import HTML, Page, extension
 
 CLAIMS = extension("claims")
 FILE = ROOT / "chapters/_data/claims.yml"

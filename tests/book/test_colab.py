@@ -12,7 +12,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
-from support.notebooks import ROOT, STUDENTS
+from support.book.notebooks import ROOT, STUDENTS
 
 import attncourse
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support.notebooks import ROOT
+from support.book.notebooks import ROOT
 
 PAGES = ("CONTRIBUTING.md", "README.md")
 PLACEHOLDERS = re.compile(r"NN|NAME|<|\*|\.\.\.")

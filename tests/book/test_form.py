@@ -4,7 +4,7 @@ import base64
 
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from support import form, glossary
+from support.book import form, glossary
 
 pytestmark = pytest.mark.quick
 

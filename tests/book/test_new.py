@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import nbformat
 import pytest
 import yaml
-from support import form, glossary
-from support.notebooks import CHAPTERS, ROOT
+from support.book import form, glossary
+from support.book.notebooks import CHAPTERS, ROOT
 
 NEW = (("mask", "strided_window", 3), ("score", "recency", 1), ("variant", "hashed", 5))
 NAMES = [name for _, name, _ in NEW]
@@ -68,7 +68,7 @@ def test_stubs_along_the_whole_way(made, untouched):
             f"chapters/{stem}.ipynb",
             f"exercises/{stem}.ipynb",
             f"exercises/solutions/{stem}.ipynb",
-            f"tests/support/cases_{name}.py",
+            f"tests/support/cases/{name}.py",
         }
         listed = set(re.findall(r"^(\S+): (?:changed|written)$", said[name], re.M))
         assert own - {f"exercises/{stem}.ipynb"} <= listed, "what was written is told"
@@ -81,7 +81,7 @@ def test_stubs_along_the_whole_way(made, untouched):
         "attncourse/spec.py",
         "chapters/api_mechanism.md",
         "chapters/glossary.md",
-        "tests/support/package.py",
+        "tests/support/mutants/package.py",
     }
     assert "attncourse/variants/hashed.py" in written
 

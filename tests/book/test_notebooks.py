@@ -5,9 +5,9 @@ import re
 import nbformat
 import pytest
 from pybtex.database import parse_file
-from support import form, glossary
-from support.form import tags
-from support.notebooks import (
+from support.book import form, glossary
+from support.book.form import tags
+from support.book.notebooks import (
     ALL,
     CHAPTERS,
     EXECUTED,

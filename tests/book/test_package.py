@@ -12,7 +12,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
-from support.notebooks import ROOT
+from support.book.notebooks import ROOT
 
 from attncourse import __version__
 

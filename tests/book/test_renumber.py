@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import yaml
-from support.notebooks import ROOT
+from support.book.notebooks import ROOT
 
 SWAPPED = ("kv_cache", "multi_query")
 

@@ -5,7 +5,7 @@ import re
 
 import nbformat
 import pytest
-from support.notebooks import ROOT
+from support.book.notebooks import ROOT
 
 CELLS = [
     (

@@ -7,8 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from support.notebooks import TAUGHT, each
-from support.site import GZIP_LIMIT, HTML, RAW_LIMIT, weight
+from support.book.notebooks import TAUGHT, each
+from support.book.site import GZIP_LIMIT, HTML, RAW_LIMIT, weight
 
 # The theme leaves templates in _static. Listings of source are all made alike: the longest stands for them.
 LISTINGS = sorted(HTML.rglob("_modules/**/*.html"), key=lambda path: path.stat().st_size)

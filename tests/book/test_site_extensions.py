@@ -5,7 +5,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from support.site import ROOT, Page, extension
+from support.book.site import ROOT, Page, extension
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import yaml
 from fontTools.ttLib import TTFont
-from support.site import GZIP_LIMIT, HTML, RAW_LIMIT, ROOT, Page, extension, weight
+from support.book.site import GZIP_LIMIT, HTML, RAW_LIMIT, ROOT, Page, extension, weight
 
 CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text())
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())

@@ -4,7 +4,7 @@ import runpy
 
 import pytest
 import torch
-from support.notebooks import ROOT
+from support.book.notebooks import ROOT
 
 from attncourse.lab.models import Tokenizer
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from support.site import HTML
+from support.book.site import HTML
 
 # What the five documents treat, the words by which a page of the site is known to treat it, and that page.
 TOPICS = [

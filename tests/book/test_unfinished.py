@@ -1,10 +1,10 @@
 """Nothing that `make new` left to do is forgotten."""
 
-from support.notebooks import ROOT
+from support.book.notebooks import ROOT
 
 PLACES = (
     "attncourse/**/*.py",
-    "tests/support/*.py",
+    "tests/support/**/*.py",
     "chapters/*.*",
     "exercises/**/*.ipynb",
     "index.md",

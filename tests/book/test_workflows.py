@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 import yaml
-from support.notebooks import ROOT
+from support.book.notebooks import ROOT
 
 WORKFLOWS = {path.stem: path for path in (ROOT / ".github" / "workflows").glob("*.yml")}
 pytestmark = pytest.mark.quick

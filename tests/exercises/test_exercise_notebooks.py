@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.notebooks import CHAPTERS, MASTERS, ROOT, STUDENTS, cells, chapter, each, read
+from support.book.notebooks import CHAPTERS, MASTERS, ROOT, STUDENTS, cells, chapter, each, read
 
 from attncourse.grading import load, names
 from attncourse.grading.exercises import CHAPTERS as IN_ORDER

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.notebooks import MASTERS, ROOT
+from support.book.notebooks import MASTERS, ROOT
 
 from attncourse.grading import CheckFailed, check, load, names, status
 from attncourse.grading.run_notebook import grade_notebook

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from support.nbgrader_course import CONFIG, KEPT, NAME, cut, mark, write
-from support.notebooks import MASTERS, ROOT, chapter, each, read
+from support.book.notebooks import MASTERS, ROOT, chapter, each, read
+from support.grader.nbgrader_course import CONFIG, KEPT, NAME, cut, mark, write
 
 from attncourse.grading import CheckFailed, check, load, names
 

@@ -8,7 +8,7 @@ from itertools import chain
 
 import pytest
 from grader.attacks import EVERYWHERE, FAMILIES, Attack
-from support.hostile_env import (
+from support.grader.hostile import (
     Service,
     Yard,
     all_of,
@@ -17,7 +17,7 @@ from support.hostile_env import (
     peak_memory,
     processes,
 )
-from support.sandbox_helpers import ORDINARY, lent, run_as, walls_stand
+from support.grader.sandbox import ORDINARY, lent, run_as, walls_stand
 
 IS_ROOT = os.geteuid() == 0
 # Whether an ordinary user grades, and whether cgroups are in sight.

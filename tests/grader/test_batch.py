@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.notebooks_fixture import ANSWER, CHECK, SETUP, SOLVED, write
+from support.grader.submission import ANSWER, CHECK, SETUP, SOLVED, write
 
 COMMAND = sys.executable, "-m", "attngrade"
 WRONG = "def causal_mask(n, m):\n    return torch.ones(n, m, dtype=torch.bool)"

@@ -13,9 +13,9 @@ from unittest.mock import Mock
 
 import pytest
 from distributed import LocalCluster
-from support import failing_grader
-from support.notebooks_fixture import ANSWER, CHECK, SETUP, write
-from support.results import passes
+from support.grader import failing_grader
+from support.grader.results import passes
+from support.grader.submission import ANSWER, CHECK, SETUP, write
 
 from attngrade import Order, grader
 from attngrade.cli import main

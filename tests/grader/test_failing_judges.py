@@ -1,8 +1,8 @@
 """A failure belongs to somebody: where a judge fails, another one goes on, and nobody gets 0 points for it."""
 
 import pytest
-from support import fake_judges
-from support.fake_judges import RIGHT, WRONG
+from support.grader import fake_judges
+from support.grader.fake_judges import RIGHT, WRONG
 
 from attncourse.grading.verdict import Verdict
 from attngrade import File, Order, grader

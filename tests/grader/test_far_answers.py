@@ -8,7 +8,7 @@ import random
 
 import pytest
 import torch
-from support.forked import forked_session
+from support.grader.forked import forked_session
 
 from attncourse.grading import load, names
 from attncourse.grading.answer import Question, RemoteAnswer

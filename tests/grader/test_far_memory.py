@@ -3,7 +3,7 @@
 import pytest
 import torch
 from grader.attacks import WRONG, right
-from support.sandbox_helpers import MEBIBYTE, exercise, walls_stand
+from support.grader.sandbox import MEBIBYTE, exercise, walls_stand
 
 from attncourse.grading import load
 from attngrade import Cell

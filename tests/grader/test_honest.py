@@ -5,8 +5,8 @@ import os
 
 from grader.attacks import Attack, as_found, right
 from nbformat.v4 import new_code_cell, new_markdown_cell
-from support.hostile_env import Service, Yard, order_of
-from support.sandbox_helpers import run_as, walls_stand
+from support.grader.hostile import Service, Yard, order_of
+from support.grader.sandbox import run_as, walls_stand
 
 TOGETHER = 14  # cells of `BESIDE` in one notebook: each notebook costs a second
 HEADS, GROUPED, NUMBER = "multi_head_attention", "repair_no_softmax", "crossover"

@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 import torch
 from grader.attacks import WRONG, as_found
-from support.forked import ForkedBox, forked_session
-from support.hostile_env import peak_memory
+from support.grader.forked import ForkedBox, forked_session
+from support.grader.hostile import peak_memory
 
 from attncourse.grading import load
 from attngrade.sandbox import calls, peer, values

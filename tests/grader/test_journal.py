@@ -1,7 +1,7 @@
 """The journal of a run: what is written is read again, whatever a kill has left of it."""
 
 import pytest
-from support.results import result
+from support.grader.results import result
 
 from attngrade import File, Order
 from attngrade.journal import Journal, locked

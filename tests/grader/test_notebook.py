@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
-from support.notebooks import MASTERS, ROOT, STUDENTS, chapter
-from support.notebooks_fixture import ANSWER, CHECK, SETUP, SOLVED, cell, sources
+from support.book.notebooks import MASTERS, ROOT, STUDENTS, chapter
+from support.grader.submission import ANSWER, CHECK, SETUP, SOLVED, cell, sources
 
 from attngrade import File
 from attngrade import notebook as notebooks

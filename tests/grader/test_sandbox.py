@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pyseccomp
 import pytest
-from support.sandbox_helpers import MEBIBYTE, lent, run_as, walls_stand
-from support.sandbox_host import LIMITS, Host
+from support.grader.sandbox import MEBIBYTE, lent, run_as, walls_stand
+from support.grader.sandbox_host import LIMITS, Host
 
 from attngrade import NotGraded
 from attngrade.sandbox import bwrap

@@ -7,7 +7,7 @@ from functools import cache
 import nbformat
 import pytest
 from nbformat import v4
-from support import fake_judges
+from support.grader import fake_judges
 
 from attngrade import File, Order, grader
 from attngrade.session import Session

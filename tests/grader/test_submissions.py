@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.notebooks_fixture import ANSWER, CHECK, write
+from support.grader.submission import ANSWER, CHECK, write
 
 from attngrade.submissions import alike, contents, handed_in
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pandas
 import pytest
-from support.nbgrader_course import CONFIG
-from support.notebooks import ROOT
-from support.notebooks_fixture import ANSWER, CHECK, SETUP, cell
-from support.notebooks_fixture import write as notebook
+from support.book.notebooks import ROOT
+from support.grader.nbgrader_course import CONFIG
+from support.grader.submission import ANSWER, CHECK, SETUP, cell
+from support.grader.submission import write as notebook
 
 from attncourse.grading import load
 from attncourse.grading.verdict import Verdict

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support.package import build
+from support.mutants.package import build
 from support.registered import CLAIMS
 
 import attncourse

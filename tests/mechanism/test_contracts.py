@@ -41,7 +41,7 @@ def test_every_layer_and_every_file_of_variants_is_a_variant():
     known = own(steps) | own(layers) | own(cache)
     for path in sorted(Path(variants.__file__).parent.glob("[!_]*")):
         here = own(import_module(f"attncourse.variants.{path.stem}"))
-        assert here & tested, f"register {path.name} in tests/support/cases_{path.stem}.py"
+        assert here & tested, f"register {path.name} in tests/support/cases/{path.stem}.py"
         known |= here
     assert tested <= known, "a variant is called like what it tests"
 
@@ -55,7 +55,7 @@ def test_table_of_the_book(book_table):
         "contracts",
         caption="Which property was tested on which variant",
         note="Every property is one function in tests/support/contracts.py, every variant one entry of "
-        "the files tests/support/cases*.py.",
+        "the files of tests/support/cases.",
         columns=["Variant", *CONTRACTS],
         rows=[[name, *[found[name, title] for title in CONTRACTS]] for name in VARIANTS],
     )

@@ -17,7 +17,7 @@ if not importlib.util.find_spec("triton") and os.environ.get("CI") != "true":
 def compiled() -> list[tuple[list, dict, dict]]:
     """Of each kernel the case, what its code holds, and what is wrong with it."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    script = Path(__file__).parents[1] / "support" / "aot.py"
+    script = Path(__file__).parents[1] / "support" / "flash" / "aot.py"
     run = subprocess.run(
         [sys.executable, script], capture_output=True, text=True, env=environment, check=False
     )
@@ -55,7 +55,7 @@ def test_every_entry_of_the_tables_was_compiled(compiled):
     "fault", ["spills", "shared", "products", "wgmma", "ahead", "copies", "hopper"]
 )
 def test_no_kernel_has_the_fault(compiled, fault):
-    """`faults` of tests/support/aot.py says what each of them is."""
+    """`faults` of tests/support/flash/aot.py says what each of them is."""
     found = {tuple(map(str, case)): wrong[fault] for case, _, wrong in compiled if fault in wrong}
     assert not found
 

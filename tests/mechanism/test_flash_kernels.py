@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 import torch
-from support.mutants_kernels import MUTANTS
+from support.mutants.kernels import MUTANTS
 
 from attncourse import flash_attention, spec
 from attncourse.steps import attention

@@ -5,32 +5,32 @@ from functools import partial
 import pytest
 import torch
 from support.contracts import CONTRACTS
-from support.package import MODULES, build
+from support.mutants.package import MODULES, build
 from support.registered import CLAIMS, MUTANTS, VARIANTS
 
 # Most wrong versions fall to what was written for their module, so that is tried first: files of tests/support.
 HOMES = {
     "steps": ("cases", "claims"),
-    "scores": ("cases_positions", "cases", "claims"),
-    "cost": ("claims", "claims_cache"),
-    "masks": ("cases", "claims", "claims_window", "claims_global"),
-    "layers": ("cases_layers", "claims", "cases_shared", "claims_cache"),
-    "positions": ("cases_positions", "claims_cache"),
-    **dict.fromkeys(("cache", "latent"), ("cases_shared", "claims_cache")),
-    **dict.fromkeys(("online", "tiled", "flash"), ("cases_flash", "claims_flash")),
-    **dict.fromkeys(("window", "rolling"), ("cases_window", "claims_window")),
-    "dilated": ("cases_window", "claims_layers"),
-    "bigbird": ("cases_global", "claims_global", "claims_layers"),
-    **dict.fromkeys(("longformer", "reach"), ("cases_global", "claims_global")),
-    "linear": ("cases_linear", "claims_linear"),
-    **dict.fromkeys(("gated", "delta"), ("cases_gated", "claims_gated")),
-    **dict.fromkeys(("sinks", "streaming"), ("cases_sinks", "claims_sinks")),
-    "differential": ("cases_differential", "claims_differential"),
+    "scores": ("cases.positions", "cases", "claims"),
+    "cost": ("claims", "claims.cache"),
+    "masks": ("cases", "claims", "claims.window", "claims.global_local"),
+    "layers": ("cases.layers", "claims", "cases.shared", "claims.cache"),
+    "positions": ("cases.positions", "claims.cache"),
+    **dict.fromkeys(("cache", "latent"), ("cases.shared", "claims.cache")),
+    **dict.fromkeys(("online", "tiled", "flash"), ("cases.flash", "claims.flash")),
+    **dict.fromkeys(("window", "rolling"), ("cases.window", "claims.window")),
+    "dilated": ("cases.window", "claims.layers"),
+    "bigbird": ("cases.global_local", "claims.global_local", "claims.layers"),
+    **dict.fromkeys(("longformer", "reach"), ("cases.global_local", "claims.global_local")),
+    "linear": ("cases.linear", "claims.linear"),
+    **dict.fromkeys(("gated", "delta"), ("cases.gated", "claims.gated")),
+    **dict.fromkeys(("sinks", "streaming"), ("cases.sinks", "claims.sinks")),
+    "differential": ("cases.differential", "claims.differential"),
     **dict.fromkeys(
-        ("disentangled", "document_bias"), ("cases_disentangled", "claims_disentangled")
+        ("disentangled", "document_bias"), ("cases.disentangled", "claims.disentangled")
     ),
-    "multi_token": ("cases_multi_token", "claims_multi_token"),
-    "talking_heads": ("cases_talking_heads", "claims_multi_token", "claims_layers"),
+    "multi_token": ("cases.multi_token", "claims.multi_token"),
+    "talking_heads": ("cases.talking_heads", "claims.multi_token", "claims.layers"),
 }
 DEAR = {
     "scores x 300",

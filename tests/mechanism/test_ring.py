@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import ring
-from support.ring import BOUNDS, CASES, RUNS, SOME, WORLDS
+from support.flash import ring
+from support.flash.ring import BOUNDS, CASES, RUNS, SOME, WORLDS
 
 from attncourse.variants.flash import ring_demo, tiled
 from attncourse.variants.flash.ring import ring_attention

@@ -9,6 +9,6 @@ from support.mutants import MUTANTS
 
 __all__ = ["CLAIMS", "MUTANTS", "VARIANTS"]
 
-for path in sorted(Path(__file__).parent.glob("c*_*.py")):
-    if path.name.startswith(("cases_", "claims_")):
-        import_module(f"support.{path.stem}")
+for folder in ("cases", "claims"):
+    for path in sorted((Path(__file__).parent / folder).glob("[!_]*.py")):
+        import_module(f"support.{folder}.{path.stem}")

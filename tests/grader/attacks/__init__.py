@@ -2,7 +2,7 @@
 
 An attack is the text of a few notebook cells, kept beside the wrong answer that it dresses up, so that
 without its trick it earns what it must earn with it: nothing. ``@NAME@`` in a text is filled in by the
-runner, `support.hostile_env`, which knows where the traps are. The attacks of a family are notebooks of
+runner, `support.grader.hostile`, which knows where the traps are. The attacks of a family are notebooks of
 one student.
 """
 

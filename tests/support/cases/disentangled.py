@@ -1,0 +1,238 @@
+"""Attention that scores content and position apart, among the variants."""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+
+from attncourse import spec
+from support.cases import Variant, draw, mix, qkv, some_pairs, variant
+from support.cases.global_local import module
+from support.cases.layers import sequences
+from support.cases.shared import heads_of
+from support.mutants import MUTANTS
+
+BUCKETS = {
+    "buckets": 4,
+    "furthest": 5,
+}  # some distances have a bucket of their own, some share, some lie beyond
+LAYER = {"n": 5, "m": 5, "d": 4}
+
+
+def disentangled(p, s, tables, limit, visible=None, mask=None, buckets=None, **options):
+    """A variant of `disentangled_attention`, whose run takes the fused function.
+
+    Args:
+        tables: which of ``"pos_key"`` and ``"pos_query"`` there are; of 8 rows.
+        visible: what the loops may use; ``mask`` and ``options`` say the same to the function.
+        buckets: of `log_bucket`.
+    """
+    disentangled = module(p, "disentangled")
+    q, k, v = qkv(s)
+    given = [
+        partial(f.log_bucket, **buckets) if buckets else None for f in (disentangled, spec)
+    ]
+
+    def stored(q, k, v, *drawn, **more):
+        named = dict(zip(tables, drawn, strict=True)) | {"bucket": given[0], "attn_mask": mask}
+        return disentangled.disentangled_attention(q, k, v, **named | options | more)
+
+    def by_loops(q, k, v, *drawn):
+        kept = {name: x for name, x in options.items() if name in ("content", "p2c")}
+        named = dict(zip(tables, drawn, strict=True)) | {"bucket": given[1], "attn_mask": visible}
+        return spec.disentangled_attention(q, k, v, **named | kept)
+
+    return Variant(
+        inputs=(q, k, v, *draw(*[(s.h, 8, s.d)] * len(tables))),
+        run=lambda *inputs: stored(*inputs, need_weights=False)[0],
+        stored=stored,
+        spec=by_loops,
+        remake=mix,
+        limit=lambda: limit(disentangled.disentangled_attention, q, k, v),
+        masked=lambda mask, *inputs: stored(*inputs, attn_mask=mask),
+        is_causal=options.get("is_causal", False),
+    )
+
+
+@variant("disentangled_attention", d=4)
+def all_terms(p, s):
+    def no_tables(attend, q, k, v):
+        return attend(q, k, v, need_weights=False)[0], F.scaled_dot_product_attention(q, k, v)
+
+    return disentangled(p, s, ("pos_key", "pos_query"), no_tables, buckets=BUCKETS)
+
+
+@variant("disentangled_attention, c2p, causal and bool mask", n=7, d=4)
+def content_to_position(p, s):
+    pairs = some_pairs(s.b, 1, s.n, s.m)
+    visible = pairs & spec.causal(s.n, s.m)
+
+    def one_row_for_all(attend, q, k, v):  # then c2p is a constant in every row
+        table = draw((s.h, 1, s.d))[0].expand(-1, 6, -1)
+        output = attend(q, k, v, table, attn_mask=pairs, is_causal=True)[0]
+        return output, F.scaled_dot_product_attention(q, k, v, visible, scale=(2 * s.d) ** -0.5)
+
+    return disentangled(p, s, ("pos_key",), one_row_for_all, visible, pairs, is_causal=True)
+
+
+@variant("disentangled_attention, p2c only, as the paper prints it", n=9, m=11, d=4)
+def position_to_content(p, s):
+    def row_of_zeros(attend, q, k, v):
+        zeros = torch.zeros(s.h, 8, s.d).to(q)
+        mean = v.mean(-2, keepdim=True).expand(s.b, s.h, s.n, s.e)
+        return attend(q, k, v, pos_query=zeros, content=False)[0], mean
+
+    options = {"content": False, "p2c": "paper"}
+    return disentangled(p, s, ("pos_query",), row_of_zeros, buckets=BUCKETS, **options)
+
+
+def layered(s, layer, x, by_loops, limit, **fixed):
+    """A variant of a layer; ``by_loops`` attends with the heads' queries, keys and values."""
+
+    def loops(x):
+        q, k, v = (heads_of(layer, x, f"{name}_proj", s.h) for name in "qkv")
+        heads, weights = by_loops(q, k, v)
+        return layer.out_proj(spec.merge_heads(heads)), weights
+
+    def remake(weights, x):
+        v = heads_of(layer, x, "v_proj", s.h)
+        return layer.out_proj((weights @ v).transpose(1, 2).flatten(2))
+
+    return Variant(
+        inputs=(x,),
+        run=partial(layer, **fixed),
+        stored=partial(layer, need_weights=True, **fixed),
+        spec=loops,
+        remake=remake,
+        limit=limit,
+        masked=lambda mask, x: layer(x, attn_mask=mask, need_weights=True, **fixed),
+        layer=layer,
+        is_causal=fixed.get("is_causal", False),
+    )
+
+
+def deberta(p, s, limit, span=3, is_causal=False, buckets=None, **options):
+    """A variant of `DisentangledAttention`."""
+    torch.manual_seed(0)
+    layer = (
+        module(p, "disentangled").DisentangledAttention(s.h * s.d, s.h, span, **options).double()
+    )
+    shared = options.get("share_proj", False)
+
+    def table(name):
+        own = getattr(layer, name[0] + "_proj" if shared else f"pos_{name[0]}_proj")
+        return own(layer.positions).unflatten(-1, (s.h, s.d)).transpose(0, 1)
+
+    def by_loops(q, k, v):
+        tables = [
+            table(x) if t in layer.terms else None for t, x in (("c2p", "key"), ("p2c", "query"))
+        ]
+        fixed = {name: x for name, x in options.items() if name in ("content", "p2c")}
+        bucket = partial(spec.log_bucket, **buckets) if buckets else None
+        fixed |= {"bucket": bucket, "is_causal": is_causal}
+        return spec.disentangled_attention(q, k, v, *tables, **fixed)
+
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    return layered(s, layer, x, by_loops, lambda: limit(layer, x), is_causal=is_causal)
+
+
+@variant("DisentangledAttention, causal", **LAYER)
+def deberta_causal(p, s):
+    def table_of_zeros(layer, x):
+        """The terms of positions are 0, and the scale still counts three of them."""
+        none = module(p, "disentangled").DisentangledAttention(s.h * s.d, s.h, 3, bias=False)
+        torch.nn.init.zeros_(none.double().positions)
+        q, k, v = (heads_of(none, x, f"{name}_proj", s.h) for name in "qkv")
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=(3 * s.d) ** -0.5)
+        return none(x, is_causal=True), none.out_proj(heads.transpose(1, 2).flatten(2))
+
+    return deberta(p, s, table_of_zeros, is_causal=True)
+
+
+@variant("DisentangledAttention, buckets and shared projections", **LAYER | {"n": 7, "m": 7})
+def deberta_shared(p, s):
+    def no_terms(layer, x):
+        plain = p.layers.SelfAttention(s.h * s.d, s.h).double()
+        none = module(p, "disentangled").DisentangledAttention(s.h * s.d, s.h, 4, terms=()).double()
+        none.load_state_dict(layer.state_dict())
+        plain.load_state_dict(layer.state_dict(), strict=False)
+        return none(x), plain(x)
+
+    options = {"span": 4, "furthest": 5, "share_proj": True}
+    return deberta(p, s, no_terms, buckets=BUCKETS, **options)
+
+
+@variant("DocumentBiasAttention", **LAYER)
+def document_bias(p, s):
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    (table, alpha, beta) = draw((5,), (s.h,), (s.h,))
+    torch.manual_seed(0)
+    layer = module(p, "document_bias").DocumentBiasAttention(s.h * s.d, s.h, 2).double()
+    plain = p.layers.SelfAttention(s.h * s.d, s.h).double()
+    plain.load_state_dict(layer.state_dict(), strict=False)
+    as_it_starts = layer(x).detach(), plain(x).detach()
+    with torch.no_grad():
+        for parameter, drawn in zip(
+            (layer.table, layer.alpha, layer.beta), (table, alpha, beta), strict=True
+        ):
+            parameter.copy_(drawn)
+
+    def by_loops(q, k, v):
+        moved = spec.document_bias(layer.table, layer.alpha, layer.beta)
+        return spec.scaled_dot_product_attention(q, k, v, is_causal=True, score_mod=moved)
+
+    return layered(s, layer, x, by_loops, lambda: as_it_starts, is_causal=True)
+
+
+MUTANTS += [
+    ("disentangled", "exact = buckets // 2", "exact = buckets // 2 + 1"),
+    ("disentangled", "if exact < 1 or furthest - 1 <= exact:", "if exact < 1 or furthest <= exact:"),
+    ("disentangled", "if exact < 1 or furthest - 1 <= exact:", "if furthest - 1 <= exact:"),
+    ("disentangled", "math.log((furthest - 1) / exact)", "math.log(furthest / exact)"),
+    ("disentangled", "torch.ceil((exact - 1) * share)", "torch.floor((exact - 1) * share)"),
+    ("disentangled", "torch.ceil((exact - 1) * share)", "torch.ceil(exact * share)"),
+    ("disentangled", "distance.sign() * shared", "shared"),
+    ("disentangled", "clamp(0, 2 * span - 1)", "clamp(0, 2 * span)"),
+    ("disentangled", "clamp(0, 2 * span - 1)", "remainder(2 * span)"),
+    ("disentangled", "clamp(0, 2 * span - 1)", "clamp(1, 2 * span - 1)"),
+    ("disentangled", "rows.unfold(0, m, 1).flip(0)", "rows.unfold(0, m, 1)"),
+    ("disentangled", "rows.unfold(0, m, 1).flip(0)", "rows.flip(0).unfold(0, m, 1)"),
+    ("disentangled", "bool(content) + (pos_key is not None)", "1 + (pos_key is not None)"),
+    ("disentangled", "bool(content) + (pos_key is not None)", "bool(content)"),
+    ("disentangled", "query.size(-1) * num_terms", "query.size(-1)"),
+    ("disentangled", "scaled = (query * scale, key * scale)", "scaled = (query, key * scale)"),
+    ("disentangled", "scaled = (query * scale, key * scale)", "scaled = (query * scale, key)"),
+    ("disentangled", "scale = scale if content else 0.0", "scale = scale"),
+    ("disentangled", "add_causal(attn_mask, query.size(2), key.size(2), query.device)", "add_causal(None, query.size(2), key.size(2), query.device)"),
+    ("disentangled", "if len(terms) == 2 else terms[0], attn_mask", "if len(terms) == 2 else terms[0], None"),
+    ("disentangled", "        check_mask(attn_mask, axes=4)\n", "        pass\n"),
+    ("disentangled", "value, attn_mask, scale=scale), None", "value, attn_mask), None"),
+    ("disentangled", "(query @ pos_key.mT).gather(-1", "(key @ pos_key.mT).gather(-1"),
+    ("disentangled", "(query @ pos_key.mT).gather(-1, index.expand(shape))", "(query[..., None, :] * pos_key[:, index]).sum(-1)"),
+    ("disentangled", "return c2p, (pos_query @ key.mT).gather(-2, index.expand(shape))", "return c2p, (pos_query @ key.mT).gather(-2, index.flip(0).expand(shape))"),
+    ("disentangled", "relative_index(m, n, span, bucket, query.device).mT", "relative_index(n, m, span, bucket, query.device)"),
+    ("disentangled", "relative_index(m, n, span, bucket, query.device).mT", "relative_index(m, n, span, None, query.device).mT"),
+    ("disentangled", "index = relative_index(n, m, span, bucket, query.device)", "index = relative_index(n, m, span, None, query.device)"),
+    ("disentangled", 'p2c not in ("code", "paper")', "False"),
+    ("disentangled", "any(shape != (h, rows, d) for shape in shapes)", "False"),
+    ("disentangled", "rows < 2 or rows % 2 or", "rows < 2 or"),
+    ("disentangled", 'if not set(terms) <= {"c2p", "p2c"}:', "if not terms:"),
+    ("disentangled", "positions is not None and positions.shape != (2 * span, embed_dim)", "False"),
+    ("disentangled", "buckets=span, furthest=furthest)", "buckets=2 * span, furthest=furthest)"),
+    ("disentangled", "own = not share_proj", "own = True"),
+    ("disentangled", "(self.pos_k_proj or self.k_proj, self.pos_q_proj or self.q_proj)", "(self.pos_k_proj or self.q_proj, self.pos_q_proj or self.k_proj)"),
+    ("disentangled", "            if name in self.terms\n", "            if self.terms\n"),
+    ("disentangled", "            content=self.content,\n", ""),
+    ("disentangled", "            p2c=self.p2c,\n", ""),
+    ("disentangled", "            is_causal=is_causal,\n", ""),
+    ("disentangled", "            need_weights=need_weights,\n", "            need_weights=False,\n"),
+    ("disentangled", "        self.positions = positions\n", "        self.positions = nn.Parameter(positions.detach())\n"),
+    ("disentangled", "bucket=self.bucket, p2c=self.p2c)", "bucket=self.bucket)"),
+    ("disentangled", "@decode.register\n", ""),
+    ("document_bias", "self.alpha[:, None] * self.table", "self.table"),
+    ("document_bias", "+ self.beta[:, None]", "+ self.beta[:, None] * self.table"),
+    ("document_bias", "torch.zeros(2 * span + 1)", "torch.ones(2 * span + 1) / torch.arange(1, 2 * span + 2)"),
+    ("document_bias", "add_causal(attn_mask, q.size(2), k.size(2), q.device)", "add_causal(None, q.size(2), k.size(2), q.device)"),
+    ("document_bias", "        if is_causal:\n", "        if is_causal and attn_mask is None:\n"),
+    ("document_bias", "@decode.register\n", ""),
+]  # fmt: skip

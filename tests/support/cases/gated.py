@@ -1,0 +1,256 @@
+"""Attention whose state decays, or is corrected, among the variants."""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+
+from attncourse import spec
+from support.cases import Variant, draw, mix, variant
+from support.cases.layers import sequences
+from support.cases.shared import heads_of
+from support.mutants import MUTANTS
+
+
+def of(p, name):
+    """A module of a package, or of a private copy."""
+    return getattr(p, name, None) or getattr(p.variants, name)
+
+
+def by_tokens(q, k, v, g, beta=None, scale=None):
+    """Output and weights: what is read is linear in the values, so unit vectors as values give the weights."""
+    unit = torch.eye(q.size(2), dtype=q.dtype).expand(*q.shape[:3], -1)
+    return tuple(spec.state_space(q, k, x, g, beta, scale)[0] for x in (v, unit))
+
+
+def sequence(s, decays=()):
+    """Queries, keys, values and log-decays of one sequence."""
+    q, k, v, g = draw(
+        (s.b, s.h, s.n, s.d), (s.b, s.h, s.n, s.d), (s.b, s.h, s.n, s.e), (s.b, s.h, s.n, *decays)
+    )
+    return q, F.normalize(k, dim=-1), v, -g.abs()
+
+
+def gated_variant(p, s, limit, decays=()):
+    """Chunks of 2 tokens, so that there are many of them."""
+    gated = of(p, "gated")
+    q, k, v, g = sequence(s, decays)
+
+    def stored(q, k, v, g):
+        decay = gated.decay_between(g.reshape(*q.shape[:3], -1).cumsum(2))
+        weights = gated.decayed_products(q / s.d**0.5, k, decay)
+        return weights @ v, weights
+
+    run = partial(gated.gated_linear_attention, chunk=2)
+    return Variant(
+        inputs=(q, k, v, g),
+        run=run,
+        stored=None if decays else stored,
+        spec=by_tokens,
+        remake=mix,
+        limit=lambda: limit(run, q, k, v, g),
+        is_causal=True,
+        fused=True,
+        any_sum=True,
+    )
+
+
+@variant("gated_linear_attention", n=7, m=7, d=4)
+def one_decay(p, s):
+    def nothing_forgotten(run, q, k, v, g):
+        return run(q, k, v, 0 * g), (q @ k.mT / s.d**0.5).tril() @ v
+
+    return gated_variant(p, s, nothing_forgotten)
+
+
+@variant("gated_linear_attention, decay for each channel", n=7, m=7, d=4)
+def many_decays(p, s):
+    def one_for_all(run, q, k, v, g):
+        one = g[..., :1].expand_as(g)
+        return run(q, k, v, one), run(q, k, v, g[..., 0])
+
+    return gated_variant(p, s, one_for_all, (s.d,))
+
+
+def delta_variant(p, s, limit, decays=None):
+    delta = of(p, "delta")
+    q, k, v, g = sequence(s, decays or ())
+    (beta,) = draw((s.b, s.h, s.n))
+    inputs = (q, k, v, torch.sigmoid(beta)) if decays is None else (q, k, v, torch.sigmoid(beta), g)
+
+    def run(q, k, v, beta, g=None):
+        return delta.delta_rule(q, k, v, beta, log_decay=g, chunk=3)
+
+    return Variant(
+        inputs=inputs,
+        run=run,
+        spec=lambda q, k, v, beta, g=None: by_tokens(q, k, v, 0 * beta if g is None else g, beta),
+        remake=mix,
+        limit=lambda: limit(run, *inputs),
+        is_causal=True,
+        fused=True,
+        any_sum=True,
+    )
+
+
+@variant("delta_rule", n=7, m=7, d=4)
+def plain_delta(p, s):
+    def orthogonal_keys(run, q, k, v, beta):  # nothing to correct: every value is added
+        k = torch.linalg.qr(torch.randn(s.n, s.n).double())[0].expand(s.b, s.h, s.n, s.n)
+        q = k.roll(1, 2) + k
+        added = (q @ k.mT / s.n**0.5).tril() @ (beta[..., None] * v)
+        return run(q, k, v, beta), added
+
+    return delta_variant(p, s, orthogonal_keys)
+
+
+@variant("delta_rule, decay for each head", n=7, m=7, d=4)
+def gated_delta(p, s):
+    def all_forgotten(run, q, k, v, beta, g):
+        own = (q * k).sum(-1, keepdim=True) / s.d**0.5 * beta[..., None] * v
+        return run(q, k, v, beta, g - 1e3), own
+
+    return delta_variant(p, s, all_forgotten, ())
+
+
+@variant("delta_rule, decay for each channel", n=7, m=7, d=4)
+def channel_delta(p, s):
+    def one_for_all(run, q, k, v, beta, g):
+        return run(q, k, v, beta, g[..., :1].expand_as(g)), run(q, k, v, beta, g[..., 0])
+
+    return delta_variant(p, s, one_for_all, (s.d,))
+
+
+def layered(p, s, layer, gates, simpler):
+    """A layer; ``gates`` gives log-decay and beta from its input, ``simpler`` what it must equal."""
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    layer = layer.double()
+
+    def projected(x, unit):
+        q, k, v = (heads_of(layer, x, f"{a}_proj", s.h) for a in "qkv")
+        return (F.normalize(q, dim=-1), F.normalize(k, dim=-1), v) if unit else (q, k, v)
+
+    def behind(heads):
+        heads = F.rms_norm(heads, heads.shape[-1:], layer.norm.weight, 1e-6)
+        return layer.out_proj(spec.merge_heads(heads))
+
+    def by_loops(x):
+        g, beta = gates(layer, x)
+        out, weights = by_tokens(*projected(x, beta is not None), g, beta)
+        return behind(out), weights
+
+    return Variant(
+        inputs=(x,),
+        run=layer,
+        stored=partial(layer, need_weights=True),
+        spec=by_loops,
+        remake=lambda weights, x: behind(weights @ heads_of(layer, x, "v_proj", s.h)),
+        limit=lambda: simpler(layer, x, projected, behind),
+        layer=layer,
+        is_causal=True,
+        any_sum=True,
+        fused=True,
+    )
+
+
+def per_head(x, proj, heads):
+    """(b, n, h or h * d) to (b, h, n) or (b, h, n, d)."""
+    y = F.linear(x, proj.weight, proj.bias).unflatten(-1, (heads, -1)).transpose(1, 2)
+    return y[..., 0] if y.size(-1) == 1 else y
+
+
+@variant("GatedLinearAttention", n=5, m=5, d=4)
+def gated_layer(p, s):
+    torch.manual_seed(0)
+    layer = of(p, "gated").GatedLinearAttention(s.h * s.d, s.h, per_channel=False, chunk=2)
+
+    def gates(layer, x):
+        return torch.log(torch.sigmoid(per_head(x, layer.decay_proj, s.h))) / 16, None
+
+    def gate_open(layer, x, projected, behind):
+        with torch.no_grad():
+            layer.decay_proj.bias.fill_(1e3)
+        q, k, v = projected(x, False)
+        return layer(x), behind((q @ k.mT / s.d**0.5).tril() @ v)
+
+    return layered(p, s, layer, gates, gate_open)
+
+
+@variant("GatedDeltaAttention", n=5, m=5, d=4)
+def delta_layer(p, s):
+    torch.manual_seed(0)
+    layer = of(p, "delta").GatedDeltaAttention(s.h * s.d, s.h, chunk=2)
+    with torch.no_grad():
+        layer.rate.copy_(torch.linspace(-1, 1, s.h))
+
+    def gates(layer, x):
+        rate = torch.exp(layer.rate)[:, None]
+        g = -rate * torch.log1p(torch.exp(per_head(x, layer.decay_proj, s.h)))
+        return g, torch.sigmoid(per_head(x, layer.beta_proj, s.h))
+
+    def gates_shut(layer, x, projected, behind):  # all is forgotten but the token itself
+        with torch.no_grad():
+            layer.decay_proj.bias.fill_(1e3)
+        q, k, v = projected(x, True)
+        beta = torch.sigmoid(per_head(x, layer.beta_proj, s.h))[..., None]
+        return layer(x), behind((q * k).sum(-1, keepdim=True) / s.d**0.5 * beta * v)
+
+    return layered(p, s, layer, gates, gates_shut)
+
+
+@variant("DeltaAttention", n=5, m=5, d=4)
+def plain_delta_layer(p, s):
+    torch.manual_seed(0)
+    layer = of(p, "delta").DeltaAttention(s.h * s.d, s.h, chunk=2)
+
+    def gates(layer, x):
+        beta = torch.sigmoid(per_head(x, layer.beta_proj, s.h))
+        return 0 * beta, beta
+
+    def nothing_fades(layer, x, projected, behind):
+        gated = of(p, "delta").GatedDeltaAttention(s.h * s.d, s.h).double()
+        gated.load_state_dict(layer.state_dict(), strict=False)
+        torch.nn.init.constant_(gated.rate, -torch.inf)
+        return layer(x), gated(x)
+
+    return layered(p, s, layer, gates, nothing_fades)
+
+
+MUTANTS += [
+    ("delta", "x.new_zeros(x.size(0), self.num_heads, x.size(1))", "x.new_zeros(x.size(0), self.num_heads, x.size(1)) - 0.02"),
+    ("gated", "1 / math.sqrt(query.size(-1)) if scale is None else scale", "1.0 if scale is None else scale"),
+    ("gated", "query * scale, key, value, log_decay)), strict=True\n    ):\n        total = g.cumsum(dim=2)", "query * scale, key, value, log_decay)), strict=True\n    ):\n        total = g"),
+    ("gated", ".triu(1)[:, :, None]", ".triu(2)[:, :, None]"),
+    ("gated", ".triu(1)[:, :, None]", ".triu(0)[:, :, None]"),
+    ("gated", "(total[:, :, :, None] - total[:, :, None]).masked_fill(above, -math.inf).exp()", "(total[:, :, :, None] - total[:, :, None]).exp().masked_fill(above, 0.0)"),
+    ("gated", "keys.mT * decay[..., 0]", "keys.mT"),
+    ("gated", "(q * total.exp()) @ state", "q @ state"),
+    ("gated", "end = total[:, :, -1:]", "end = total[:, :, :1]"),
+    ("gated", "state = end.exp().mT * state + (k", "state = state + (k"),
+    ("gated", "(k * (end - total).exp()).mT @ added", "k.mT @ added"),
+    ("gated", "(-5.0 - torch", "(-4.0 - torch"),
+    ("gated", "    if chunk < 1:\n", "    if chunk < 0:\n"),
+    ("gated", "    if n < 1:\n", "    if n < 0:\n"),
+    ("gated", "key.shape != query.shape or value", "value"),
+    ("gated", " if state is None else state\n    if state.shape != wanted:\n", " if state is None else state\n    if False:\n"),
+    ("gated", "not in ((b, h, n), (b, h, n, d))", "not in ((b, h, n), (b, h, n, d), (h, n))"),
+    ("gated", " / 16\n", "\n"),
+    ("gated", "self.norm = nn.RMSNorm(embed_dim // num_heads, eps=1e-6)", "self.norm = nn.Identity()"),
+    ("gated", "        if not is_causal:\n", "        if is_causal is None:\n"),
+    ("gated", "if need_weights and (state is not None or return_state):", "if False:"),
+    ("gated", "        if embed_dim % num_heads:\n", "        if embed_dim < num_heads:\n"),
+    ("gated", "layer(x, state=cache.state, return_state=True)", "layer(x, return_state=True)"),
+    ("gated", "cache.length += x.size(1)", "cache.length = x.size(1)"),
+    ("gated", "isinstance(cache, LinearCache) and cache.layer is layer", "isinstance(cache, LinearCache)"),
+    ("delta", "v - (k * total.exp()) @ state", "v - k @ state"),
+    ("delta", "v - (k * total.exp()) @ state", "v"),
+    ("delta", "(beta * decayed_products(k, k, decay)).tril(-1)", "(beta.mT * decayed_products(k, k, decay)).tril(-1)"),
+    ("delta", "solve(k, decay, b, b * difference)", "solve(k, decay, b, difference)"),
+    ("delta", "torch.linalg.solve_triangular(system, alone, upper=False, unitriangular=True)", "alone - system @ alone"),
+    ("delta", "if beta.shape != query.shape[:3]:", "if False:"),
+    ("delta", "F.normalize(k, dim=-1), v", "k, v"),
+    ("delta", "F.normalize(q, dim=-1), F", "q, F"),
+    ("delta", "-self.rate.exp()[:, None, None]", "-self.rate[:, None, None]"),
+    ("delta", "torch.diag_embed(beta))", "torch.diag_embed(torch.ones_like(beta)))"),
+    ("delta", "log_decay = torch.zeros_like(beta) if log_decay is None", "log_decay = -torch.ones_like(beta) if log_decay is None"),
+]  # fmt: skip

@@ -1,0 +1,198 @@
+"""Attention whose scores hear of their neighbours, and of other heads, among the variants."""
+
+import math
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+
+from attncourse import spec
+from support.cases import Variant, draw, mix, qkv, some_pairs, variant
+from support.cases.global_local import module
+from support.cases.layers import sequences
+from support.cases.shared import heads_of
+from support.mutants import MUTANTS
+
+SMALL = {"n": 5, "m": 5, "d": 4, "e": 3}
+
+
+def identity_kernel(heads: int, c_q: int, c_k: int):
+    """1 where the kernel meets the pair itself, found by its place in the flat kernel."""
+    kernel = torch.zeros(heads, c_q * c_k, dtype=torch.float64)
+    kernel[:, -1 - c_k // 2] = 1
+    return kernel.reshape(heads, c_q, c_k)
+
+
+def multi_token(p, s, parts, limit, visible=None, **options):
+    """A variant of `multi_token_attention`; ``parts`` are its kernels and matrices, by their names."""
+    attend = module(p, "multi_token").multi_token_attention
+    q, k, v = qkv(s)
+    names = list(parts)
+
+    def stored(q, k, v, *given, **more):
+        return attend(q, k, v, **dict(zip(names, given, strict=True)), **options | more)
+
+    def by_loops(q, k, v, *given):
+        return spec.multi_token_attention(
+            q, k, v, **dict(zip(names, given, strict=True)), visible=visible
+        )
+
+    return Variant(
+        inputs=(q, k, v, *parts.values()),
+        run=lambda *inputs: stored(*inputs)[0],
+        stored=stored,
+        spec=by_loops,
+        remake=mix,
+        limit=lambda: limit(attend, q, k, v),
+        any_sum=any(name.endswith("_after") for name in names),
+        more_rows=parts["kernel"].size(1) - 1,
+        is_causal=options.get("is_causal", True),
+    )
+
+
+@variant("multi_token_attention", h=4, g=2, **SMALL)
+def convolved(p, s):
+    def identity(attend, q, k, v):
+        full = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return attend(q, k, v, identity_kernel(s.h, 2, 3))[0], full
+
+    return multi_token(p, s, {"kernel": draw((s.h, 2, 3))[0]}, identity)
+
+
+@variant("multi_token_attention, all of it", **SMALL | {"m": 6})
+def everything(p, s):
+    def identities(attend, q, k, v):
+        eye = torch.eye(s.h, dtype=torch.float64)
+        kernel, kernel_after = identity_kernel(s.h, 2, 3), identity_kernel(s.h, 3, 1)
+        options = {"kernel_after": kernel_after, "mix": eye, "mix_after": eye}
+        return attend(q, k, v, kernel, **options)[0], attend(q, k, v, kernel)[0]
+
+    kernel, kernel_after, before, after = draw((s.h, 2, 3), (s.h, 2, 5), (s.h, s.h), (s.h, s.h))
+    parts = {"kernel": kernel, "kernel_after": kernel_after, "mix": before, "mix_after": after}
+    return multi_token(p, s, parts, identities)
+
+
+@variant("multi_token_attention, one row and bool mask", **SMALL | {"m": 7})
+def one_row(p, s):
+    """A kernel of one row leaves the queries apart, so that an empty row is nobody else's matter."""
+    visible = some_pairs(s.b, 1, s.n, s.m)
+
+    def all_alike(attend, q, k, v):
+        kernel = torch.ones(s.h, 1, 1, dtype=torch.float64)
+        scores = {"attn_mask": visible, "is_causal": False, "scale": 0.3}
+        by_torch = F.scaled_dot_product_attention(q, k, v, visible, scale=0.3)
+        return attend(q, k, v, kernel, **scores)[0], by_torch
+
+    options = {"attn_mask": visible, "is_causal": False}
+    whole = multi_token(p, s, {"kernel": draw((s.h, 1, 3))[0]}, all_alike, visible, **options)
+    masked = lambda mask, *inputs: whole.stored(*inputs, attn_mask=mask)  # noqa: E731
+    return Variant(**vars(whole) | {"masked": masked})
+
+
+def layer_of(p, s, **options):
+    """A layer whose kernels and matrices have been learned, so to speak."""
+    torch.manual_seed(0)
+    make = module(p, "multi_token").MultiTokenAttention
+    layer = make(s.h * s.d, s.h, (2, 3), num_kv_heads=s.g, **options).double()
+    with torch.no_grad():
+        if layer.norm is not None:
+            layer.norm.weight.copy_(torch.linspace(0.5, 2.0, s.d))
+        for name in ("kernel", "kernel_after", "mix", "mix_after"):
+            if (part := getattr(layer, name)) is not None:
+                part += draw(part.shape)[0]
+    return layer
+
+
+def layered(p, s, limit, normed=None, **options):
+    """A variant of `MultiTokenAttention`; ``normed(layer, heads)`` is what its norm should make of the heads."""
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    layer = layer_of(p, s, **options)
+
+    def joined(heads):
+        heads = heads if normed is None else normed(layer, heads)
+        return layer.out_proj(spec.merge_heads(heads))
+
+    def by_loops(x):
+        q, k, v = (
+            heads_of(layer, x, f"{a}_proj", c) for a, c in (("q", s.h), ("k", s.g), ("v", s.g))
+        )
+        parts = (layer.kernel, layer.kernel_after, layer.mix, layer.mix_after)
+        heads, weights = spec.multi_token_attention(q, k, v, *parts)
+        return joined(heads), weights
+
+    return Variant(
+        inputs=(x,),
+        run=layer,
+        stored=partial(layer, need_weights=True),
+        spec=by_loops,
+        remake=lambda weights, x: joined(
+            mix(weights, None, None, heads_of(layer, x, "v_proj", s.g))
+        ),
+        limit=lambda: limit(layer, x),
+        layer=layer,
+        is_causal=True,
+        any_sum=True,
+        more_rows=1,
+    )
+
+
+@variant("MultiTokenAttention", h=4, g=2, n=5, d=4)
+def multi_token_layer(p, s):
+    def nothing_learned(_, x):
+        make = module(p, "multi_token").MultiTokenAttention
+        fresh = make(s.h * s.d, s.h, after=True, mix_heads=True)
+        general = p.layers.CausalSelfAttention(s.h * s.d, s.h)
+        general.load_state_dict(fresh.state_dict(), strict=False)
+        return fresh.double()(x), general.double()(x)
+
+    return layered(p, s, nothing_learned, after=True, mix_heads=True)
+
+
+@variant("MultiTokenAttention, one kernel and norm", h=4, g=2, n=5, d=4)
+def multi_token_layer_normed(p, s):
+    def by_formula(layer, heads):
+        large = (heads.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+        return (1 - (0.8 - 0.6 * math.exp(-0.3 * 2))) * heads / large * layer.norm.weight
+
+    def twice_the_values(layer, x):
+        """What was read is made equally large, so that it may as well be twice as large; but for the 1e-5."""
+        small = layer(x)
+        layer.norm.eps = 4e-5
+        for part in layer.v_proj.parameters():
+            part.data *= 2
+        return layer(x), small
+
+    return layered(p, s, twice_the_values, by_formula, norm="group", layer=2)
+
+
+MUTANTS += [
+    ("multi_token", "if kernel.dim() != 3 or kernel.size(0) != table.size(1):", "if kernel.dim() != 3:"),
+    ("multi_token", "padding = (rows - 1, columns // 2)", "padding = (0, columns // 2)"),
+    ("multi_token", "padding = (rows - 1, columns // 2)", "padding = (columns // 2, rows - 1)"),
+    ("multi_token", "[:, :, : table.size(2)]", "[:, :, -table.size(2) :]"),
+    ("multi_token", "kernel[:, None], padding", "kernel.flip(-1)[:, None], padding"),
+    ("multi_token", "kernel[:, None], padding", "kernel.flip(-2)[:, None], padding"),
+    ("multi_token", "convolve(_set_to_0(score(query, key, scale), hidden), kernel)", "convolve(score(query, key, scale), kernel)"),
+    ("multi_token", "convolve(_set_to_0(score(query, key, scale), hidden), kernel)", "convolve(_set_to_0(score(query, key), hidden), kernel)"),
+    ("multi_token", "scores = mix_heads(scores, mix)", "scores = mix_heads(scores, mix.mT)"),
+    ("multi_token", "normalize(mask(scores, attn_mask))", "normalize(scores)"),
+    ("multi_token", "_set_to_0(convolve(weights, kernel_after), hidden)", "convolve(weights, kernel_after)"),
+    ("multi_token", "_set_to_0(convolve(weights, kernel_after), hidden)", "_set_to_0(convolve(weights, kernel), hidden)"),
+    ("multi_token", "weights = mix_heads(weights, mix_after)", "weights = mix_heads(weights, mix)"),
+    ("multi_token", "add_causal(attn_mask, query.size(2), key.size(2), query.device)", "add_causal(None, query.size(2), key.size(2), query.device)"),
+    ("multi_token", "kernel[:, -1, kernel_size[1] // 2] = 1.0", "kernel[:, 0, kernel_size[1] // 2] = 1.0"),
+    ("multi_token", "kernel_after=self.kernel_after", "kernel_after=None"),
+    ("multi_token", "nn.Parameter(kernel.clone()) if after", "self.kernel if after"),
+    ("multi_token", "mix_after=self.mix_after", "mix_after=self.mix"),
+    ("multi_token", "nn.Parameter(nobody.clone()) if mix_heads", "self.mix if mix_heads"),
+    ("multi_token", "mix=self.mix,", "mix=None,"),
+    ("multi_token", "super().forward(x, is_causal=True, **options)", "super().forward(x, **options)"),
+    ("multi_token", "            attn_mask=attn_mask,\n", ""),
+    ("multi_token", "        if not is_causal:\n", "        if is_causal is None:\n"),
+    ("multi_token", "        if self.dropout:\n", "        if self.dropout > 1:\n"),
+    ("multi_token", "@decode.register\n", ""),
+    ("multi_token", "(1 - self.lambda_init) * self.norm(heads)", "self.norm(heads)"),
+    ("multi_token", "nn.RMSNorm(embed_dim // num_heads, eps=1e-5) if norm", "nn.RMSNorm(embed_dim // num_heads) if norm"),
+    ("multi_token", "self.lambda_init = lambda_init(layer)", "self.lambda_init = lambda_init(0)"),
+    ("multi_token", "if norm not in (None, \"group\"):", "if norm == \"\":"),
+]  # fmt: skip

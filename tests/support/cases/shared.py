@@ -1,0 +1,177 @@
+"""Layers that share key heads, or keep latents, among the variants; and attention behind a cache."""
+
+from dataclasses import replace
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+
+from attncourse import spec
+from support.cases import Variant, mix, qkv, variant
+from support.cases.layers import sequences
+from support.cases.oracles import flex
+
+
+def heads_of(layer, x, name: str, count: int):
+    """A projection of the layer cut into heads, with torch's operations only."""
+    projection = getattr(layer, name)
+    return (
+        F.linear(x, projection.weight, projection.bias).unflatten(-1, (count, -1)).transpose(1, 2)
+    )
+
+
+def grouped(s, layer, x, limit, *, is_causal=False, positions=None):
+    """A variant of a self-attention layer with s.g key heads for its s.h query heads."""
+    layer = layer.double().eval()
+    fixed = {"is_causal": is_causal}
+    if positions is not None:
+        fixed["positions"] = torch.tensor(positions)
+
+    def by_loops(x):
+        parameters = dict(layer.named_parameters())
+        options = {"num_kv_heads": s.g, "positions": positions, "is_causal": is_causal}
+        return spec.multi_head_attention(x, x, x, parameters, s.h, **options)
+
+    def by_torch(x):
+        q, k, v = (
+            heads_of(layer, x, f"{n}_proj", c) for n, c in (("q", s.h), ("k", s.g), ("v", s.g))
+        )
+        output = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, enable_gqa=True)
+        return layer.out_proj(output.transpose(1, 2).flatten(2))
+
+    def remake(weights, x):
+        v = heads_of(layer, x, "v_proj", s.g)
+        return layer.out_proj(mix(weights, None, None, v).transpose(1, 2).flatten(2))
+
+    def dropped(x):
+        layer.train()
+        return layer(x, need_weights=True, **fixed)
+
+    return Variant(
+        inputs=(x,),
+        run=partial(layer, **fixed),
+        stored=partial(layer, need_weights=True, **fixed),
+        spec=by_loops,
+        remake=remake,
+        limit=lambda: limit(layer, layer(x, **fixed)),
+        masked=lambda mask, x: layer(x, attn_mask=mask, need_weights=True, **fixed),
+        dropped=dropped,
+        torch=by_torch if positions is None else None,
+        layer=layer,
+        is_causal=is_causal,
+        fused=True,
+    )
+
+
+def with_copied_heads(p, s, x, **options):
+    """The limit of sharing: multi-head attention in which the heads of a group are copies."""
+
+    def limit(layer, out):
+        general = p.layers.MultiHeadAttention(s.h * s.d, s.h).double()
+        state = layer.state_dict()
+        for name in [name for name in state if name.startswith(("k_proj", "v_proj"))]:
+            state[name] = (
+                state[name].unflatten(0, (s.g, s.d)).repeat_interleave(s.h // s.g, 0).flatten(0, 1)
+            )
+        general.load_state_dict(state)
+        return general(x, **options), out
+
+    return limit
+
+
+@variant("GroupedQueryAttention", h=6, g=2, m=5, d=4)
+def grouped_query(p, s):
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    layer = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
+    return grouped(s, layer, x, with_copied_heads(p, s, x))
+
+
+@variant("GroupedQueryAttention, causal", h=6, g=3, m=5, d=4)
+def grouped_query_causal(p, s):
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    layer = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
+    return grouped(s, layer, x, with_copied_heads(p, s, x, is_causal=True), is_causal=True)
+
+
+@variant("MultiQueryAttention, causal", g=1, m=5, d=4)
+def multi_query(p, s):
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    layer = p.layers.MultiQueryAttention(s.h * s.d, s.h, dropout=0.5)
+    return grouped(s, layer, x, with_copied_heads(p, s, x, is_causal=True), is_causal=True)
+
+
+@variant("MultiHeadAttention, rotary", h=6, g=2, m=5, d=4)
+def rotary(p, s):
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    layer = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
+
+    def moved_together(layer, out):  # only distances count
+        return layer(x, is_causal=True, positions=torch.arange(100, 100 + s.n)), out
+
+    return grouped(s, layer, x, moved_together, is_causal=True, positions=list(range(s.n)))
+
+
+def latent(p, s, absorbed: bool):
+    """A variant of `LatentAttention`; the loops know the plain form only."""
+    (x,) = sequences(s, (s.n, 17))
+    torch.manual_seed(0)
+    module = p.latent if hasattr(p, "latent") else p.variants.latent
+    layer = module.LatentAttention(17, s.h, head_dim=s.d, latent_dim=7, rotary_dim=4).double()
+    with torch.no_grad():  # ones would hide that they are there
+        layer.latent_norm.weight.copy_(torch.linspace(0.5, 2.0, 7))
+
+    def values(x):
+        return heads_of(layer, layer.latent_norm(layer.latent_proj(x)), "v_proj", s.h)
+
+    def other_form():
+        return layer(x, absorbed=not absorbed), layer(x, absorbed=absorbed)
+
+    return Variant(
+        inputs=(x,),
+        run=partial(layer, absorbed=absorbed),
+        stored=partial(layer, absorbed=absorbed, need_weights=True),
+        spec=lambda x: spec.latent_attention(x, dict(layer.named_parameters()), s.h),
+        remake=lambda w, x: layer.out_proj((w @ values(x)).transpose(1, 2).flatten(2)),
+        limit=other_form,
+        layer=layer,
+        is_causal=True,
+    )
+
+
+@variant("LatentAttention", m=5)
+def latent_plain(p, s):
+    return latent(p, s, absorbed=False)
+
+
+@variant("LatentAttention, absorbed", m=5)
+def latent_absorbed(p, s):
+    return latent(p, s, absorbed=True)
+
+
+@variant("cached_attention", h=6, g=2, n=3, m=7)
+def cached(p, s):
+    q, k, v = qkv(s)
+    ends = spec.causal(s.n, s.m, s.m - s.n)
+
+    def by_torch(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, ends, enable_gqa=True)
+
+    return Variant(
+        inputs=(q, k, v),
+        run=p.cache.cached_attention,
+        spec=lambda q, k, v: spec.grouped_query_attention(q, k, v, ends),
+        remake=mix,
+        # Behind everything else, a single query reads all.
+        limit=lambda: (
+            p.cache.cached_attention(q[:, :, -1:], k, v),
+            F.scaled_dot_product_attention(q[:, :, -1:], k, v, enable_gqa=True),
+        ),
+        torch=by_torch,
+        flex=partial(flex, mask_mod=p.masks.causal_at(s.m - s.n), enable_gqa=True),
+        fused=True,
+    )
+
+
+@variant("cached_attention, nothing before", h=6, g=2, n=5, m=5)
+def cached_from_the_start(p, s):
+    return replace(cached(p, s), is_causal=True)

@@ -1,0 +1,122 @@
+"""Heads that tell each other their scores and weights, among the variants."""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+
+from attncourse import spec
+from support.cases import Variant, draw, mix, qkv, variant
+from support.cases.global_local import module
+from support.cases.layers import sequences
+from support.cases.shared import heads_of
+from support.mutants import MUTANTS
+
+SMALL = {"n": 5, "m": 5, "d": 4, "e": 3}
+
+
+def talking_heads(p, s, limit, visible=None, added=(), **options):
+    """A variant of `talking_heads_attention`; ``added`` may hold a float mask."""
+    attend = module(p, "talking_heads").talking_heads_attention
+    q, k, v = qkv(s)
+
+    def stored(q, k, v, before, after, attn_mask=None):
+        return attend(q, k, v, before, after, attn_mask=attn_mask, **options)
+
+    def by_loops(q, k, v, before, after, added=None):
+        given = {"mix": before, "mix_after": after, "visible": visible, "added": added}
+        return spec.multi_token_attention(q, k, v, **given)
+
+    return Variant(
+        inputs=(q, k, v, *draw((s.h, s.h), (s.h, s.h)), *added),
+        run=lambda *inputs: stored(*inputs)[0],
+        stored=stored,
+        spec=by_loops,
+        remake=mix,
+        limit=lambda: limit(attend, q, k, v),
+        masked=None if added else lambda mask, *inputs: stored(*inputs, mask),
+        any_sum=True,
+        is_causal=options.get("is_causal", False),
+    )
+
+
+@variant("talking_heads_attention", h=4, g=2, **SMALL | {"m": 7})
+def heads_that_talk(p, s):
+    def nobody_talks(attend, q, k, v):
+        eye = torch.eye(s.h, dtype=torch.float64)
+        full = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+        return attend(q, k, v, eye, eye)[0], full
+
+    return talking_heads(p, s, nobody_talks, torch.ones(s.n, s.m, dtype=torch.bool))
+
+
+@variant("talking_heads_attention, causal and float mask", **SMALL)
+def heads_that_talk_masked(p, s):
+    added = draw((s.n, s.n))[0]
+
+    def permuted(attend, q, k, v):
+        """Each head hands its scores to the next one, which hands the weights back."""
+        there = torch.eye(s.h, dtype=torch.float64).roll(1, 0)
+        options = {"attn_mask": added, "is_causal": True, "scale": 0.3}
+        float_mask = added.masked_fill(~spec.causal(s.n, s.n), -torch.inf)
+        by_torch = F.scaled_dot_product_attention(q, k, v, float_mask, scale=0.3)
+        return attend(q, k, v, there, there.mT, **options)[0], by_torch
+
+    return talking_heads(p, s, permuted, added=(added,), is_causal=True)
+
+
+@variant("TalkingHeadsAttention", h=4, g=2, n=5, m=5, d=4)
+def talking_layer(p, s):
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    make = module(p, "talking_heads").TalkingHeadsAttention
+    layer = make(s.h * s.d, s.h, num_kv_heads=s.g).double()
+    start = layer.before.detach().clone(), layer.after.detach().clone()
+    with torch.no_grad():
+        layer.before += draw((s.h, s.h))[0]
+        layer.after -= draw((s.h, s.h))[0]
+
+    def by_loops(x):
+        q, k, v = (
+            heads_of(layer, x, f"{a}_proj", c) for a, c in (("q", s.h), ("k", s.g), ("v", s.g))
+        )
+        parts = {"mix": layer.before, "mix_after": layer.after}
+        everything = torch.ones(s.n, s.n, dtype=torch.bool)
+        heads, weights = spec.multi_token_attention(q, k, v, **parts, visible=everything)
+        return layer.out_proj(spec.merge_heads(heads)), weights
+
+    def as_at_the_start():
+        with torch.no_grad():
+            layer.before.copy_(start[0]), layer.after.copy_(start[1])
+        general = p.layers.SelfAttention(s.h * s.d, s.h, num_kv_heads=s.g).double()
+        general.load_state_dict(layer.state_dict(), strict=False)
+        return layer(x, is_causal=True), general(x, is_causal=True)
+
+    return Variant(
+        inputs=(x,),
+        run=layer,
+        stored=partial(layer, need_weights=True),
+        spec=by_loops,
+        remake=lambda weights, x: layer.out_proj(
+            spec.merge_heads(mix(weights, None, None, heads_of(layer, x, "v_proj", s.g)))
+        ),
+        limit=as_at_the_start,
+        masked=lambda mask, x: layer(x, attn_mask=mask, need_weights=True),
+        layer=layer,
+        any_sum=True,
+    )
+
+
+MUTANTS += [
+    ("talking_heads", "self.before, self.after, **options", "self.after, self.before, **options"),
+    ("talking_heads", "self.before, self.after, **options", "self.before, self.after, is_causal=is_causal"),
+    ("talking_heads", "self.before, self.after, **options", "self.before, self.after, attn_mask=attn_mask"),
+    ("talking_heads", "self.after = nn.Parameter(torch.eye(num_heads))", "self.after = nn.Parameter(torch.ones(num_heads, num_heads))"),
+    ("talking_heads", "        if self.dropout:\n", "        if self.dropout > 1:\n"),
+    ("talking_heads", "@decode.register\n", ""),
+    ("talking_heads", '"hg,bgnm->bhnm"', '"gh,bgnm->bhnm"'),
+    ("talking_heads", "mix_heads(score(query, key, scale), before)", "mix_heads(score(query, key, scale), after)"),
+    ("talking_heads", "mix_heads(score(query, key, scale), before)", "mix_heads(score(query, key), before)"),
+    ("talking_heads", "mix_heads(normalize(mask(scores, attn_mask)), after)", "normalize(mask(scores, attn_mask))"),
+    ("talking_heads", "mix_heads(normalize(mask(scores, attn_mask)), after)", "normalize(mix_heads(mask(scores, attn_mask), after))"),
+    ("talking_heads", "    if is_causal:\n", "    if is_causal and attn_mask is None:\n"),
+]  # fmt: skip

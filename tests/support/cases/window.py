@@ -1,0 +1,191 @@
+"""Attention of neighbours among the variants: the function and the layer."""
+
+from dataclasses import replace
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+
+from attncourse import spec
+from support.cases import Variant, mix, qkv, some_pairs, variant
+from support.cases.layers import layered, same_as, sequences
+from support.cases.oracles import flex
+from support.mutants import MUTANTS
+
+
+def window_of(p):
+    """The module of a package, or of a private copy."""
+    return p.window if hasattr(p, "window") else p.variants.window
+
+
+def rolling_of(p):
+    """The same for the cache."""
+    return p.rolling if hasattr(p, "rolling") else p.variants.rolling
+
+
+def gaps_of(p):
+    """The same for windows with gaps."""
+    return p.dilated if hasattr(p, "dilated") else p.variants.dilated
+
+
+def windowed(p, s, left, right, limit, is_causal=False, **options):
+    """A variant of `sliding_window_attention`; with few queries all of them stand in one block."""
+    q, k, v = qkv(s)
+    run = partial(
+        window_of(p).sliding_window_attention,
+        window_size=(left, right),
+        enable_gqa=s.g < s.h,
+        **options,
+    )
+    visible = spec.sliding_window(s.n, s.m, left, right, options.get("offset", 0))
+    rule = p.masks.sliding_window(left, right)
+    offset = options.get("offset", 0)
+    shared = {"enable_gqa": s.g < s.h}
+    return Variant(
+        inputs=(q, k, v),
+        run=run,
+        spec=lambda q, k, v: spec.grouped_query_attention(q, k, v, visible),
+        remake=mix,
+        limit=lambda: limit(run, q, k, v),
+        torch=lambda q, k, v: F.scaled_dot_product_attention(q, k, v, visible, **shared),
+        flex=partial(flex, mask_mod=lambda b, h, i, j: rule(b, h, i + offset, j), **shared),
+        is_causal=is_causal,
+        fused=True,
+    )
+
+
+def full(run, q, k, v):
+    """A window as long as the sequence is no window."""
+    return run(q, k, v, window_size=(99, 99)), F.scaled_dot_product_attention(q, k, v)
+
+
+@variant("sliding_window_attention", n=7, m=5)
+def both_sides(p, s):
+    return windowed(p, s, 2, 1, full)
+
+
+@variant("sliding_window_attention, causal", h=6, g=2)
+def causal(p, s):
+    def limit(run, q, k, v):
+        return (
+            run(q, k, v, window_size=(s.n, 0)),
+            F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
+        )
+
+    return windowed(p, s, 2, 0, limit, is_causal=True)
+
+
+@variant("sliding_window_attention, causal, ends aligned")
+def aligned(p, s):
+    def limit(run, q, k, v):  # the last query reads everything
+        last = F.scaled_dot_product_attention(q[:, :, -1:], k, v)
+        return run(q, k, v, window_size=(s.m, 0))[:, :, -1:], last
+
+    return windowed(p, s, 2, 0, limit, offset=s.m - s.n)
+
+
+@variant("SlidingWindowAttention", m=5)
+def layer_both_sides(p, s):
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    layer = window_of(p).SlidingWindowAttention(s.h * s.d, s.h, 3, dropout=0.5)
+
+    def wide_enough(layer, out):
+        layer.window_size = (s.n, s.n)
+        return same_as(p, s, {}, x)(layer, layer(x))
+
+    return layered(s, layer, [x], wide_enough, spec.sliding_window(s.n, s.n, 1, 1))
+
+
+@variant("SlidingWindowAttention, causal and bool mask", m=5)
+def layer_causal(p, s):
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    layer = window_of(p).SlidingWindowAttention(s.h * s.d, s.h, (2, 1), dropout=0.5)
+    mask = some_pairs(s.b, 1, s.n, s.n) | torch.eye(s.n).bool()
+    options = {"is_causal": True, "attn_mask": mask}
+    visible = mask & spec.sliding_window(s.n, s.n, 2, 0)
+
+    def everything_visible(layer, _):
+        return layer(x, is_causal=True, attn_mask=torch.ones_like(mask)), layer(x, is_causal=True)
+
+    return replace(layered(s, layer, [x], everything_visible, visible, **options), is_causal=True)
+
+
+@variant("DilatedAttention", n=11, m=11, d=4)
+def layer_with_gaps(p, s):
+    (x,) = sequences(s, (s.n, s.h * s.d))
+    layer = gaps_of(p).DilatedAttention(s.h * s.d, s.h, (2, 1), 3, dropout=0.5)
+
+    def no_gaps(layer, _):
+        layer.step = 1
+        window = window_of(p).SlidingWindowAttention(s.h * s.d, s.h, (2, 1)).double()
+        window.load_state_dict(layer.state_dict())
+        return layer(x, is_causal=True), window(x, is_causal=True)
+
+    return layered(s, layer, [x], no_gaps, spec.dilated(s.n, s.n, 2, 1, 3))
+
+
+@variant("RollingKVCache", h=6, g=2, n=5, m=5)
+def cached(p, s):
+    """What single tokens read, one after the other; the first of them make room for the last."""
+
+    def run(q, k, v, window=2):
+        options = {"value_dim": v.size(3), "dtype": v.dtype}
+        cache = rolling_of(p).RollingKVCache(s.b, s.g, window, s.d, **options)
+        parts = zip(*(x.split(1, dim=2) for x in (q, k, v)), strict=False)
+        return torch.cat([cache.attend(*part) for part in parts], dim=2)
+
+    plain = windowed(p, s, 2, 0, full, is_causal=True)
+    causal = partial(F.scaled_dot_product_attention, is_causal=True, enable_gqa=True)
+    inputs = plain.inputs
+    return replace(
+        plain, run=run, learns=False, limit=lambda: (run(*inputs, window=s.n), causal(*inputs))
+    )
+
+
+MUTANTS += [
+    ("dilated", "left, 0 if is_causal else right, self.step", "left, right, self.step"),
+    ("dilated", "left, 0 if is_causal else right, self.step", "right, 0 if is_causal else left, self.step"),
+    ("dilated", "self.step = step", "self.step = 2"),
+    ("dilated", "@decode.register\n", ""),
+    ("dilated", "        dilated(*self.window_size, step)  # it", "        # it"),
+    ("masks", "(kv_idx >= q_idx - left)", "(kv_idx > q_idx - left)"),
+    ("masks", "(kv_idx <= q_idx + right)", "(kv_idx < q_idx + right)"),
+    ("masks", "if left < 0 or right < 0:", "if left + right < 0:"),
+    ("masks", "near = sliding_window(left * step, right * step)", "near = sliding_window(left, right)"),
+    ("masks", "(kv_idx - q_idx) % step == 0", "kv_idx % step == 0"),
+    ("masks", "if step < 1:", "if step < 0:"),
+    ("window", "first = block * ROWS + offset", "first = block * ROWS"),
+    ("window", "neighbours(first - left, ", "neighbours(first - left + 1, "),
+    ("window", "first + ROWS - 1 + right", "first + ROWS - 2 + right"),
+    ("window", "first - near.start * ROWS)", "first % ROWS)"),
+    ("window", "min(max(first // ROWS, 0), count - 1)", "max(first // ROWS, 0)"),
+    ("window", "max(last // ROWS, start) + 1", "last // ROWS + 1"),
+    ("window", "max(last // ROWS, start) + 1", "count"),
+    (
+        "window",
+        "torch.cat(keys[near], dim=2), torch.cat(values[near], dim=2)",
+        "(x[:, :, near.start * ROWS : near.stop * ROWS] for x in (key, value))",
+    ),
+    ("window", "rows, k, v, seen, dropout_p, scale=scale", "rows, k, v, seen, dropout_p"),
+    ("window", "return window_size // 2, window_size // 2", "return -(-window_size // 2), window_size // 2"),
+    ("window", "0 if is_causal else right", "right"),
+    ("window", "self.dropout if self.training else 0.0", "0.0"),
+    ("window", "self.dropout if self.training else 0.0", "self.dropout"),
+    ("window", "attn_mask & visible if", "attn_mask if"),
+    ("window", "else mask(attn_mask, visible)", "else attn_mask"),
+    ("rolling", "window + 1, head_dim", "window, head_dim"),
+    ("rolling", "[-size:] % size", "[-size:] % (size - 1)"),
+    ("rolling", "slots = self.positions(key.size(2))[-size:]", "slots = self.positions(key.size(2))[:size]"),
+    ("rolling", "= key[:, :, -size:].detach()", "= key[:, :, :size].detach()"),
+    ("rolling", "= key[:, :, -size:].detach()", "= key[:, :, -size:]"),
+    ("rolling", "self.length += key.size(2)", "self.length = min(size, self.length + key.size(2))"),
+    ("rolling", "self.check(key, value)", "pass"),
+    ("rolling", "first = max(0, self.length - self.max_length)", "first = max(0, self.length - self.window)"),
+    ("rolling", "self.length, device=self.key.device) % self.max_length", "self.length, device=self.key.device).clamp(max=self.max_length - 1)"),
+    ("rolling", "if n == 1:", "if n >= 1:"),
+    ("rolling", "if n == 1:", "if False:"),
+    ("rolling", "offset=k.size(2) - n", "offset=0"),
+    ("rolling", "positions = self.positions(n)", "positions = torch.arange(n)"),
+    ("rolling", "cache.window == left", "True"),
+    ("rolling", "isinstance(cache, RollingKVCache) and cache.window == left", "cache.max_length > left"),
+]  # fmt: skip

@@ -1,0 +1,63 @@
+"""What must hold for layers beyond the contracts: no cache where none can be, and messages."""
+
+import pytest
+import torch
+
+from support.cases.global_local import module
+from support.claims import claim
+
+WIDTH, HEADS = 12, 3
+
+
+def without_cache(p):
+    """Layers that read other keys than a cache would give them."""
+    yield module(p, "dilated").DilatedAttention(WIDTH, HEADS, 4, 2)
+    yield module(p, "bigbird").BigBirdAttention(WIDTH, HEADS, 2)
+    yield module(p, "talking_heads").TalkingHeadsAttention(WIDTH, HEADS)
+
+
+@claim
+def layers_that_no_cache_serves_refuse_one(p):
+    x = torch.zeros(1, 1, WIDTH)
+    for layer in without_cache(p):
+        with pytest.raises(TypeError, match=f"{type(layer).__name__} does not decode"):
+            p.cache.decode(layer, x, p.cache.KVCache(1, HEADS, 5, WIDTH // HEADS))
+
+
+@claim
+def gaps_are_closed_behind_a_query_of_a_causal_layer(p):
+    layer = module(p, "dilated").DilatedAttention(WIDTH, HEADS, (2, 1), 3)
+    x = torch.randn(1, 11, WIDTH)
+    for options, seen in (({}, [1, 4, 7, 10]), ({"is_causal": True}, [1, 4, 7])):
+        _, weights = layer(x, need_weights=True, **options)
+        assert weights[0, 0, 7].nonzero().flatten().tolist() == seen
+    assert "window_size=(2, 1), step=3" in repr(layer)
+
+
+@claim
+def a_bigbird_layer_draws_for_its_length_and_seed(p):
+    make = module(p, "bigbird").BigBirdAttention
+    layer = make(WIDTH, HEADS, 2, 3, seed=4)
+    for n, drawn in ((2, 0), (10, 0), (14, 2), (16, 3), (40, 3)):
+        plan = layer.plan(n)
+        assert plan.blocks.size(2) == 5 + drawn
+        again = module(p, "bigbird").bigbird_plan(n // 2, drawn, HEADS, 4)
+        assert plan.blocks.equal(again.blocks)
+    assert not layer.plan(40).blocks.equal(make(WIDTH, HEADS, 2, 3, seed=5).plan(40).blocks)
+
+
+@claim
+def messages_of_these_layers_say_what_to_do(p):
+    bigbird = module(p, "bigbird").BigBirdAttention(WIDTH, HEADS, 4)
+    dilated, x = module(p, "dilated").DilatedAttention, torch.zeros(1, 8, WIDTH)
+    visible = torch.ones(8, 8, dtype=torch.bool)
+    for message, call in (
+        ("multiple of block_size=4; got 7 tokens", lambda: bigbird(x[:, :7])),
+        ("multiple of block_size=4; got 0 tokens", lambda: bigbird(x[:, :0])),
+        ("takes no mask; got is_causal", lambda: bigbird(x, is_causal=True)),
+        ("takes no mask; got is_causal", lambda: bigbird(x, attn_mask=visible)),
+        ("step is a distance between keys", lambda: dilated(WIDTH, HEADS, 4, 0)),
+        (r"no dropout; got 0\.1", lambda: module(p, "talking_heads").TalkingHeadsAttention(WIDTH, HEADS, dropout=0.1)),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -1,0 +1,119 @@
+"""What must hold for linear attention, beyond the contracts: one state, any chunks, no table, and messages."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from attncourse import spec
+from support.cases import draw
+from support.cases.linear import linear_of
+from support.claims import claim
+from support.contracts import close, largest_tensor
+
+
+@claim
+def chunks_and_cuts_change_nothing(p):
+    """Any chunk, any cut into a state and a rest, both ways: the same output and gradients as pair by pair."""
+    linear = linear_of(p)
+    q, k, v = draw((2, 4, 11, 3), (2, 2, 11, 3), (2, 2, 11, 5))
+    for options in ({}, {"normalize": False, "feature_map": lambda x: x}):
+        attend = partial(linear.linear_attention, **options)
+        wanted = spec.linear_attention(q, k, v, is_causal=True, **options)[0]
+        for chunk in (1, 4, 11, 64):
+            close(attend(q, k, v, is_causal=True, chunk=chunk), wanted)
+            first, state = attend(
+                *(x[:, :, :7] for x in (q, k, v)), is_causal=True, chunk=chunk, return_state=True
+            )
+            close(first, wanted[:, :, :7])
+            rest = (x[:, :, 7:] for x in (q, k, v))
+            close(attend(*rest, is_causal=True, state=state, chunk=chunk), wanted[:, :, 7:])
+        _, before = attend(q[:, :, :0], k[:, :, :7], v[:, :, :7], return_state=True)
+        close(before, state)
+        wanted = spec.linear_attention(q, k, v, **options)[0]
+        close(attend(q, k[:, :, 7:], v[:, :, 7:], state=before), wanted)
+
+
+@claim
+def no_tensor_grows_with_the_square(p):
+    """Not with n^2 and not with n d^2: the largest tensor is as long as the input."""
+    linear = linear_of(p)
+    for n in (512, 1024):
+        q, k, v = draw((1, 1, n, 32), (1, 1, n, 32), (1, 1, n, 32))
+        needed = largest_tensor(partial(linear.linear_attention, is_causal=True), q, k, v)
+        assert needed <= 8 * n * 33, needed
+
+
+@claim
+def features_that_are_all_0_read_0(p):
+    linear = linear_of(p)
+    q, k, v = (x.requires_grad_() for x in draw((1, 1, 3, 4), (1, 1, 3, 4), (1, 1, 3, 5)))
+    for is_causal in (False, True):
+        options = {"is_causal": is_causal, "feature_map": torch.nn.functional.relu}
+        output = linear.linear_attention(-q.abs(), k, v, **options)
+        weights = linear.linear_weights(-q.abs(), k, **options)
+        assert not output.any()
+        assert not weights.any()
+        found = torch.autograd.grad((output.sum() + weights.sum()), (q, k, v))
+        assert all(x.isfinite().all() for x in found)
+
+
+@claim
+def random_features_average_the_exponential(p):
+    linear = linear_of(p)
+    q, k = (x / 2 for x in draw((1, 1, 3, 6), (1, 1, 4, 6)))
+    exact = torch.exp(q @ k.mT / 6**0.5)
+    generator = torch.Generator().manual_seed(0)
+    features = linear.random_features(6, 6 * 4000, generator)
+    close(features(q) @ features(k).mT, exact, rtol=0.05)
+    assert features(q).shape == (1, 1, 3, 24000)
+    assert linear.random_features(6, 7)(q).shape == (1, 1, 3, 7)
+    first = linear.random_features(6, 6, torch.Generator().manual_seed(1))
+    close(first(q), linear.random_features(6, 6, torch.Generator().manual_seed(1))(q))
+
+
+@claim
+def decoding_keeps_one_table(p):
+    """In any chunks and with or without turning, decoding is the full pass; the state does not grow."""
+    linear = linear_of(p)
+    torch.manual_seed(0)
+    x = draw((2, 9, 16))[0]
+    for options in ({}, {"normalize": False}):
+        layer = linear.LinearAttention(16, 4, num_kv_heads=2, **options).double()
+        for use_rotary in (False, True):
+            positions = torch.arange(9) if use_rotary else None
+            wanted = layer(x, is_causal=True, positions=positions)
+            for sizes in ((9,), (4, 1, 3, 1)):
+                cache = linear.LinearCache(layer)
+                assert cache.nbytes == 0
+                parts = [
+                    p.cache.decode(layer, part, cache, use_rotary=use_rotary)
+                    for part in x.split(sizes, 1)
+                ]
+                close(torch.cat(parts, 1), wanted)
+                assert cache.length == 9
+                assert cache.nbytes == 8 * 2 * 4 * 4 * (4 + ("normalize" not in options))
+                assert repr(cache) == f"LinearCache(9 tokens in {cache.nbytes} bytes)"
+    other = linear.LinearAttention(16, 4).double()
+    for cache in (p.cache.KVCache(2, 2, 9, 4), linear.LinearCache(other)):
+        with pytest.raises(TypeError, match="decodes with a LinearCache of its own; got "):
+            p.cache.decode(layer, x, cache)
+
+
+@claim
+def linear_attention_says_what_is_wrong(p):
+    linear = linear_of(p)
+    q, k, v = draw((2, 4, 5, 3), (2, 4, 6, 3), (2, 4, 6, 5))
+    attend = linear.linear_attention
+    with pytest.raises(ValueError, match="chunk counts the tokens of a step .* got 0"):
+        attend(q, k, v, chunk=0)
+    with pytest.raises(ValueError, match="got 5 queries and 6 keys"):
+        attend(q, k, v, is_causal=True)
+    with pytest.raises(ValueError, match=r"state must be \(2, 4, 3, 6\)"):
+        attend(q, k, v, state=torch.zeros(2, 4, 3, 5))
+    with pytest.raises(ValueError, match="LinearAttention has no dropout"):
+        linear.LinearAttention(12, 4, dropout=0.1)
+    layer = linear.LinearAttention(12, 4).double()
+    x = draw((2, 5, 12))[0]
+    with pytest.raises(ValueError, match="no pair can be hidden"):
+        layer(x, attn_mask=torch.ones(5, 5, dtype=torch.bool))
