@@ -30,7 +30,7 @@ def problem(name: str, root: Path) -> str:
     taken = [path for pattern in patterns for path in root.glob(pattern)]
     if taken:
         return f"{name} exists already: {taken[0].relative_to(root)}; choose another name"
-    for path in sorted(root.glob("attncourse/*.py")):
+    for path in sorted([*root.glob("attncourse/*.py"), *root.glob("attncourse/spec/*.py")]):
         if re.search(rf"^(def|class) {name}\b", path.read_text(encoding="utf-8"), re.MULTILINE):
             return f"{name} is defined already, in {path.relative_to(root)}; choose another name"
     return ""
@@ -67,9 +67,10 @@ def main(options: argparse.Namespace) -> int:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
         print(f"{path.relative_to(root).as_posix()}: {verb}")
-    # Where a line breaks depends on the length of the name.
+    # Where a line breaks, and where an import stands, depends on the name.
     code = [path for path in written if path.suffix == ".py"]
-    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", *code], check=True)
+    for command in (["check", "--select=I", "--fix"], ["format"]):
+        subprocess.run([sys.executable, "-m", "ruff", *command, "--quiet", *code], check=True)
     print(rendered("next.txt", made.words))
     return 0
 

@@ -9,6 +9,7 @@ STUBS = Path(__file__).resolve().parent / "stubs"
 KINDS = {  # what differs between the kinds in the texts that they share
     "mask": {
         "function_file": "attncourse/masks.py",
+        "family": "sparse",
         "imports": "attention, masks, spec",
         "step": '"mask"',
         "changes": "[mask]{.step}",
@@ -16,6 +17,7 @@ KINDS = {  # what differs between the kinds in the texts that they share
     },
     "score": {
         "function_file": "attncourse/scores.py",
+        "family": "scores",
         "imports": "attention, scores, spec",
         "step": '"modify"',
         "changes": "[modify]{.step}",
@@ -23,6 +25,7 @@ KINDS = {  # what differs between the kinds in the texts that they share
     },
     "variant": {
         "function_file": "attncourse/variants/$name.py",
+        "family": "dense",
         "imports": "attention, spec",
         "step": "",
         "changes": "TODO",
@@ -96,9 +99,14 @@ def texts(new: Mechanism, root: Path) -> dict[Path, str]:
     """Every Python file to write or to change, with its text."""
     words, package = new.words, root / "attncourse"
     exercises, support = package / "grading" / "exercises", root / "tests" / "support"
-    spec, function = package / "spec.py", root / words["function_file"]
+    definitions, function = package / "spec", root / words["function_file"]
+    spec = definitions / f"{words['family']}.py"
     written = {
         spec: spec.read_text(encoding="utf-8") + rendered(f"{new.kind}/spec.py.txt", words),
+        definitions / "__init__.py": behind(
+            definitions / "__init__.py",
+            (rf"spec\.{spec.stem} import \(\n", f"    {new.name},\n"),
+        ),
         function: rendered(f"{new.kind}/function.py.txt", words),
         support / "cases" / f"{new.name}.py": rendered(f"{new.kind}/cases.py.txt", words),
         exercises / "__init__.py": behind(

@@ -78,7 +78,10 @@ def test_stubs_along_the_whole_way(made, untouched):
         "attncourse/grading/exercises/__init__.py",
         "attncourse/masks.py",
         "attncourse/scores.py",
-        "attncourse/spec.py",
+        "attncourse/spec/__init__.py",
+        "attncourse/spec/dense.py",
+        "attncourse/spec/scores.py",
+        "attncourse/spec/sparse.py",
         "chapters/api_mechanism.md",
         "chapters/glossary.md",
         "tests/support/mutants/package.py",
@@ -122,7 +125,8 @@ def test_the_pages_that_list_chapters_list_them(made):
 def test_code_parses_and_is_tidy(made, untouched):
     house, _ = made
     new = sorted(set(contents(house)) - set(contents(untouched)))
-    code = [x for x in new if x.endswith(".py")] + ["attncourse/spec.py", "attncourse/masks.py"]
+    code = [x for x in new if x.endswith(".py")] + ["attncourse/masks.py"]
+    code += [f"attncourse/spec/{x}.py" for x in ("__init__", "dense", "scores", "sparse")]
     for path in code:
         ast.parse((house / path).read_text("utf-8"))
     for command in (["check"], ["format", "--check"]):
@@ -195,6 +199,7 @@ def test_right_tests_fail_and_say_what_is_to_do(made, untouched, tmp_path):
         ("", "cannot name a mechanism"),
         ("class", "cannot name a mechanism"),
         ("causal", "is defined already, in attncourse/masks.py"),
+        ("longformer_layer", "is defined already, in attncourse/spec/sparse.py"),
         ("layers", "exists already: attncourse/layers.py"),
         ("dot_product", "exists already: "),
     ],
