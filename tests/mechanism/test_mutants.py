@@ -10,11 +10,11 @@ from support.registered import CLAIMS, MUTANTS, VARIANTS
 
 # Most wrong versions fall to what was written for their module, so that is tried first: files of tests/support.
 HOMES = {
-    "steps": ("cases", "claims"),
-    "scores": ("cases.positions", "cases", "claims"),
-    "cost": ("claims", "claims.cache"),
-    "masks": ("cases", "claims", "claims.window", "claims.global_local"),
-    "layers": ("cases.layers", "claims", "cases.shared", "claims.cache"),
+    "steps": ("cases.attention", "claims.attention"),
+    "scores": ("cases.positions", "cases.attention", "claims.attention"),
+    "cost": ("claims.attention", "claims.cache"),
+    "masks": ("cases.attention", "claims.attention", "claims.window", "claims.global_local"),
+    "layers": ("cases.layers", "claims.attention", "cases.shared", "claims.cache"),
     "positions": ("cases.positions", "claims.cache"),
     **dict.fromkeys(("cache", "latent"), ("cases.shared", "claims.cache")),
     **dict.fromkeys(("online", "tiled", "flash"), ("cases.flash", "claims.flash")),

@@ -29,9 +29,7 @@ def disentangled(p, s, tables, limit, visible=None, mask=None, buckets=None, **o
     """
     disentangled = module(p, "disentangled")
     q, k, v = qkv(s)
-    given = [
-        partial(f.log_bucket, **buckets) if buckets else None for f in (disentangled, spec)
-    ]
+    given = [partial(f.log_bucket, **buckets) if buckets else None for f in (disentangled, spec)]
 
     def stored(q, k, v, *drawn, **more):
         named = dict(zip(tables, drawn, strict=True)) | {"bucket": given[0], "attn_mask": mask}
