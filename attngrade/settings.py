@@ -52,24 +52,35 @@ class Settings:
 
     @property
     def mark(self) -> str:
-        """The same for the same points; the secret cannot be had from it."""
+        """Cache key: equal keys give equal scores. It does not reveal the secret."""
         matter = f"{self.seconds} {self.memory} {self.chapters} {self.course}"
         return hmac.digest(self.secret, matter.encode(), hashlib.sha256).hex()
+
+
+def sources() -> dict[str, Path]:
+    """The files that decide about points, by their names: definitions, exercises with their data, the grader."""
+    course = Path(grading.__file__).parents[1]
+    folders = course / "spec", course / "grading", Path(__file__).parent
+    return {
+        f"{folder.name}/{path.relative_to(folder).as_posix()}": path
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.suffix in (".py", ".json")
+    }
 
 
 @cache
 def fingerprint() -> str:
     """The version of the course, and a digest of all that grades and of all that is installed.
 
-    So an edited exercise is graded anew, and so is a class once a package that it uses is there. What
-    cannot be judged here stands in it, so that all machines leave out the same.
+    An edited exercise or definition has the class graded again, and so has another package. What cannot be
+    judged on this machine stands in it, so that all machines leave out the same.
     """
-    course, own = Path(grading.__file__).parent, Path(__file__).parent
-    files = [*sorted(course.rglob("*.py")), *sorted(own.rglob("*.py")), course.parent / "spec" / "dense.py"]
     installed = sorted({f"{x.name} {x.version}" for x in importlib.metadata.distributions()})
     digest = hashlib.sha256("\n".join(installed).encode())
-    for path in files:
-        digest.update(path.read_bytes())
+    for name, path in sorted(sources().items()):
+        content = path.read_bytes()
+        digest.update(f"\n{name} {len(content)}\n".encode() + content)
     left_out = "".join(f", without {name}" for name in names() if load(name).left_out())
     return f"{importlib.metadata.version('attncourse')} {digest.hexdigest()[:16]}{left_out}"
 
