@@ -1,50 +1,56 @@
-"""Write the student notebooks from the masters in exercises/solutions/.
+"""Write the student notebooks, and the cards of the package, from the masters in exercises/solutions/.
 
     python tools/make_exercises.py            write them
     python tools/make_exercises.py --check    exit 1 if one is out of date
 
-A master holds statements, solutions in ``### BEGIN SOLUTION`` regions, and ``check`` cells. Cards,
-hints and nbgrader's metadata are filled in from the exercises themselves, so they are written once;
-the first cell, which installs the course, is that of `tools/bootstrap.py`.
+A master holds cards, statements, solutions in ``### BEGIN SOLUTION`` regions, ``check`` cells, and hints
+below them. Cards and hints are copied to ``cards.json``, for `check` and `hint`. nbgrader's metadata is filled
+in; the first cell, which installs the course, is that of `tools/bootstrap.py`.
 A cell keeps its id, in the master and in the student notebook.
 """
 
+import json
 import re
 import sys
 from copy import deepcopy
+from dataclasses import asdict
 from pathlib import Path
 
 import bootstrap
 import cell_ids
 import nbformat
+from cards import card_at
 from nbgrader.preprocessors import ClearOutput, ClearSolutions, LockCells
 
-from attncourse.grading import load, names
+from attncourse.grading import names
+from attncourse.grading.card import Card
 from attncourse.grading.exercises import chapter_of
 
 ROOT = Path(__file__).resolve().parent.parent
 MASTERS = ROOT / "exercises" / "solutions"
+CARDS = ROOT / "attncourse" / "grading" / "cards.json"
 CHECK = re.compile(r'^check\("(\w+)"', re.MULTILINE)
-KINDS = ("Implement", "Repair", "Predict", "Measure", "Train")
 
 
-def complete(master) -> None:
-    """Fill in cards, hints and nbgrader's metadata of a master, in place."""
-    cells = []
-    for cell in master.cells:
-        if "hints" in cell.metadata.get("tags", []):
-            continue  # written anew below its check cell
-        cells.append(cell)
+def complete(master) -> dict[str, Card]:
+    """Fill in nbgrader's metadata of a master, in place; the cards of its exercises.
+
+    Raises:
+        ValueError: a card or hints have another form; the message names the cell.
+    """
+    cards = {}
+    for place, cell in enumerate(master.cells):
         found = CHECK.findall(cell.source) if cell.cell_type == "code" else []
         if "### BEGIN SOLUTION" in cell.source:
             cell.metadata["nbgrader"] = _metadata("answer", solution=True)
         if found:
-            exercise = load(found[0])
-            cell.metadata["nbgrader"] = _metadata(exercise.name, points=exercise.points)
-            _answer_above(cells).metadata["nbgrader"]["grade_id"] = f"{exercise.name}_answer"
-            _write_card(cells, exercise)
-            cells.append(_hints(exercise, id=f"{cell.id[:58]}-hints"))
-    master.cells = cells
+            name = found[0]
+            number = names(chapter_of(name)).index(name) + 1
+            cards[name] = card_at(master.cells, place, name, number)
+            cell.metadata["nbgrader"] = _metadata(name, points=cards[name].points)
+            _answer_above(master.cells[:place]).metadata["nbgrader"]["grade_id"] = f"{name}_answer"
+            master.cells[place + 1].metadata["tags"] = ["hints"]
+    return cards
 
 
 def _metadata(grade_id: str, points: int | None = None, solution: bool = False) -> dict:
@@ -61,31 +67,6 @@ def _metadata(grade_id: str, points: int | None = None, solution: bool = False) 
 
 def _answer_above(cells: list):
     return next(cell for cell in reversed(cells) if "### BEGIN SOLUTION" in cell.source)
-
-
-def _write_card(cells: list, exercise) -> None:
-    """The second line of the nearest heading above is the card; its number is that of the exercise."""
-    heading = next(c for c in reversed(cells) if c.source.startswith("## "))
-    number = names(chapter_of(exercise.name)).index(exercise.name) + 1
-    if not heading.source.startswith(f"## {number}. "):
-        raise ValueError(
-            f"{exercise.name} is number {number} of its chapter; got {heading.source[:40]!r}"
-        )
-    lines = [
-        line
-        for line in heading.source.split("\n")
-        if not line.startswith(tuple(f"*{k} ·" for k in KINDS))
-    ]
-    text = "\n".join(lines[1:]).strip()
-    heading.source = f"{lines[0]}\n\n*{exercise.card()}*\n\n{text}"
-
-
-def _hints(exercise, id: str):
-    folded = "\n\n".join(
-        f"<details><summary>Hint {k}</summary>\n\n{hint}\n\n</details>"
-        for k, hint in enumerate(exercise.hints, start=1)
-    )
-    return nbformat.v4.new_markdown_cell(folded, id=id, metadata={"tags": ["hints"]})
 
 
 def student(master):
@@ -105,19 +86,39 @@ def student(master):
     return notebook
 
 
-def main(check: bool) -> int:
-    stale = []
+def texts() -> dict[Path, str]:
+    """Every file that is made from the masters, with its text; the masters are among them.
+
+    Raises:
+        ValueError: a card or hints have another form; the message names the notebook and the cell.
+    """
+    made, cards = {}, {}
     for path in sorted(MASTERS.glob("*.ipynb")):
         master = cell_ids.read(path)
         bootstrap.fill(master, bootstrap.rendered())
-        complete(master)
-        for target, notebook in ((path, master), (MASTERS.parent / path.name, student(master))):
-            text = nbformat.writes(notebook) + "\n"
-            if target.exists() and target.read_text(encoding="utf-8") == text:
-                continue
-            stale.append(target.relative_to(ROOT))
-            if not check:
-                target.write_text(text, encoding="utf-8")
+        try:
+            cards |= complete(master)
+        except ValueError as error:
+            raise ValueError(f"{path.relative_to(ROOT)}, {error}") from None
+        made[path] = nbformat.writes(master) + "\n"
+        made[MASTERS.parent / path.name] = nbformat.writes(student(master)) + "\n"
+    listed = {name: asdict(card) for name, card in cards.items()}
+    return made | {CARDS: json.dumps(listed, indent=2, ensure_ascii=False) + "\n"}
+
+
+def main(check: bool) -> int:
+    try:
+        made = texts()  # all, before the first is written
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    stale = []
+    for target, text in made.items():
+        if target.exists() and target.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(target.relative_to(ROOT))
+        if not check:
+            target.write_text(text, encoding="utf-8")
     for path in stale:
         print(f"{path}: {'out of date, run: make exercises' if check else 'written'}")
     return 1 if check and stale else 0

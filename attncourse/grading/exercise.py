@@ -12,6 +12,7 @@ from operator import index
 from typing import Any, Protocol
 
 from attncourse.grading.callable import no_function, signature
+from attncourse.grading.card import Card, card_of
 from attncourse.grading.compare import Close, Raised, difference
 from attncourse.grading.diagnosis import Diagnosis, Mistake, Observations
 from attncourse.grading.isolation import torch_defaults
@@ -193,27 +194,20 @@ class Exercise:
     Args:
         name: ``"split_heads"``, as its file is called.
         answer: what the answer is called in the notebook, if not by the name of the exercise.
-        title, kind, points, difficulty, minutes, needs: what its card says; difficulty from 1 to 5.
         judge: `Calls`, `Number`, `Facts` or another `Judge`.
-        hints: three, of increasing strength.
         accepted: right answers in different styles, by the name of the style.
         mistakes: wrong answers, each with its sentence.
         requires: a package; where it is missing, the exercise is left out of the total.
+        card: of an exercise that is in no notebook; the others have theirs in cards.json.
     """
 
     name: str
     answer: str = ""
-    title: str
-    kind: str
-    points: int
-    difficulty: int
-    minutes: int
-    needs: str
     judge: Judge
-    hints: tuple[str, str, str]
     accepted: dict[str, Any] = field(repr=False)
     mistakes: list[Mistake] = field(repr=False)
     requires: str = ""
+    card: Card | None = field(default=None, repr=False)
     _diagnoses: dict[int, Diagnosis] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -221,13 +215,25 @@ class Exercise:
     def __post_init__(self):
         object.__setattr__(self, "answer", self.answer or self.name)
 
-    def card(self) -> str:
-        """The line under the title of the exercise, in Markdown."""
-        return (
-            f"{self.kind} · {self.points} point{'s' * (self.points > 1)} · "
-            f"difficulty {self.difficulty} of 5 · about {self.minutes} minutes · "
-            f"needs {self.needs}"
-        )
+    @property
+    def title(self) -> str:
+        return self._card.title
+
+    @property
+    def kind(self) -> str:
+        return self._card.kind
+
+    @property
+    def points(self) -> int:
+        return self._card.points
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        return self._card.hints
+
+    @property
+    def _card(self) -> Card:
+        return self.card or card_of(self.name)
 
     def left_out(self) -> Verdict | None:
         """The verdict where what it requires is not installed: nothing won, and nothing lost."""

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from support.tiny import tiny
 
 from attncourse.grading.answer import LocalAnswer, Question, as_answer
 from attncourse.grading.diagnosis import Diagnosis, Mistake, alike, fingerprint, pairs_of
-from attncourse.grading.exercise import SEEDS, Accepted, Calls, Exercise, Mistakes, expected_of
+from attncourse.grading.exercise import SEEDS, Calls, expected_of
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, rules, weights
 from attncourse.grading.observe import Case
@@ -34,11 +35,7 @@ def cases(seed):
 
 
 def exercise(mistakes=MISTAKES, judge=None):
-    return Exercise(
-        name="tiny", title="Tiny", kind="Implement", points=1, difficulty=1, minutes=1, needs="nothing",
-        judge=judge or Calls(attention, cases), hints=("a", "b", "c"),
-        accepted=Accepted(right=RIGHT), mistakes=Mistakes(mistakes),
-    )  # fmt: skip
+    return tiny(judge or Calls(attention, cases), {"right": RIGHT}, mistakes)
 
 
 def test_the_recipe_is_attention():

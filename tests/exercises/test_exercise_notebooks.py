@@ -9,6 +9,7 @@ import pytest
 from support.book.notebooks import CHAPTERS, MASTERS, ROOT, STUDENTS, cells, chapter, each, read
 
 from attncourse.grading import load, names
+from attncourse.grading.card import FILE, card_of
 from attncourse.grading.exercises import CHAPTERS as IN_ORDER
 from attncourse.grading.exercises import chapter_of
 
@@ -66,21 +67,28 @@ def test_student_notebook_is_the_master_minus_its_blanks(path):
     assert blanks >= len(checked(path)), "every exercise leaves something to do"
 
 
-def test_a_new_cell_changes_no_other_line(make_exercises, monkeypatch, tmp_path):
+@pytest.fixture
+def one_master(make_exercises, monkeypatch, tmp_path):
+    """The tool in an empty course, the path of the first master there, and its content."""
     masters = tmp_path / "exercises" / "solutions"
     masters.mkdir(parents=True)
     monkeypatch.setattr(make_exercises, "ROOT", tmp_path)
     monkeypatch.setattr(make_exercises, "MASTERS", masters)
-    path = masters / MASTERS[0].name
+    monkeypatch.setattr(make_exercises, "CARDS", tmp_path / "cards.json")
     raw = json.loads(MASTERS[0].read_text(encoding="utf-8"))
+    return make_exercises, masters / MASTERS[0].name, raw
+
+
+def test_a_new_cell_changes_no_other_line(one_master):
+    make, path, raw = one_master
     raw["cells"].insert(4, {"cell_type": "markdown", "metadata": {}, "source": ["A new cell."]})
     path.write_text(json.dumps(raw), encoding="utf-8")
-    make_exercises.main(check=False)
-    for old, new in ((MASTERS[0], path), (STUDENTS[0], masters.parent / path.name)):
+    make.main(check=False)
+    for old, new in ((MASTERS[0], path), (STUDENTS[0], path.parents[1] / path.name)):
         lines = [x.read_text(encoding="utf-8").splitlines() for x in (old, new)]
         changes = [x[0] for x in difflib.ndiff(*lines) if x[0] in "+-?"]
         assert changes == ["+"] * 8, "the lines of one cell"
-    assert make_exercises.main(check=True) == 0, "and its id stays"
+    assert make.main(check=True) == 0, "and its id stays"
 
 
 @each(MASTERS)
@@ -123,15 +131,81 @@ def test_every_exercise_is_in_a_notebook():
     assert {chapter_of(name) for name in names()} <= {chapter(path) for path in MASTERS}
 
 
+def test_cards_are_those_of_all_exercises_in_the_order_of_the_book():
+    assert tuple(json.loads(FILE.read_text(encoding="utf-8"))) == names()
+
+
 @each(MASTERS)
-def test_cards_and_hints_are_those_of_the_exercises(path):
+def test_a_card_says_what_its_notebook_says(path):
+    """Told without the tool: every word of a card and its hints stands between its heading and the next."""
     text = "\n".join(cell.source for cell in cells(path, "markdown"))
-    for number, name in enumerate(checked(path), start=1):
-        exercise = load(name)
-        heading = rf"^## {number}\. .*\n\n{re.escape(f'*{exercise.card()}*')}$"
-        assert len(re.findall(heading, text, re.MULTILINE)) == 1, f"number and card of {name}"
-        for hint in exercise.hints:
-            assert hint in text, f"a hint of {name}"
+    sections = re.split(r"^## \d+\. ", text, flags=re.MULTILINE)[1:]
+    for name, section in zip(checked(path), sections, strict=True):
+        card = card_of(name)
+        title, _, line, *_ = section.split("\n")
+        points = "1 point" if card.points == 1 else f"{card.points} points"
+        assert title == card.title
+        assert line == (
+            f"*{card.kind} · {points} · difficulty {card.difficulty} of 5 · "
+            f"about {card.minutes} minutes · needs {card.needs}*"
+        )
+        places = [
+            section.index(f"Hint {k}</summary>\n\n{x}\n\n") for k, x in enumerate(card.hints, 1)
+        ]
+        assert places == sorted(places)
+
+
+def test_an_exercise_without_a_card_is_told():
+    with pytest.raises(KeyError, match="expected a card of split_hats .* run: make exercises"):
+        card_of("split_hats")
+
+
+WRONG = {  # what stands in exercise 3 of the first master, and what somebody writes instead
+    "no line of a card": ("*Implement", "Implement"),
+    "a kind that is none": ("*Implement", "*Improve"),
+    "no points": (" · 3 points", ""),
+    "0 points": ("3 points", "0 points"),
+    "a difficulty beyond 5": ("difficulty 2", "difficulty 6"),
+    "no minutes": (" · about 15 minutes", ""),
+    "needs nothing": ("chapter 1*", "chapter 1"),
+    "the number of another": ("## 3. ", "## 4. "),
+    "no title": ("Scaled dot-product attention", ""),
+    "no third hint": ("Hint 3", "Answer"),
+    "an open hint": ("</details>\n\n<details><summary>Hint 2", "<details><summary>Hint 2"),
+    "no hints": ("<details><summary>Hint 1", "<details><summary>Help 1"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_another_form_is_told_with_its_notebook_and_cell(what, one_master, capsys):
+    make, path, raw = one_master
+    old, new = WRONG[what]
+    begin = next(k for k, x in enumerate(raw["cells"]) if "".join(x["source"]).startswith("## 3."))
+    cell = next(x for x in raw["cells"][begin:] if old in "".join(x["source"]))
+    cell["source"] = "".join(cell["source"]).replace(old, new)
+    path.write_text(json.dumps(raw), encoding="utf-8")
+    assert make.main(check=False) == 1
+    said = capsys.readouterr().err
+    part, form = ("hints", "Hint 1</s") if "hint" in what else ("card", "## 3. Title\n\n*Implement")
+    name = f"the {part} of scaled_dot_product_attention"
+    assert said.startswith(f"exercises/solutions/{path.name}, cell {cell['id']}: expected {name}")
+    assert form in said
+    assert f"got:\n\n{cell['source'][:40]}" in said
+    assert list(path.parents[1].rglob("*.*")) == [path], "nothing is written"
+
+
+def test_a_changed_hint_makes_the_cards_out_of_date(one_master, capsys):
+    make, path, raw = one_master
+    path.write_text(json.dumps(raw), encoding="utf-8")
+    make.main(check=False)
+    assert make.main(check=True) == 0
+    old, new = card_of(names()[0]).hints[0], "Look at the softmax."
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    capsys.readouterr()
+    assert make.main(check=True) == 1
+    assert "cards.json: out of date, run: make exercises" in capsys.readouterr().out
+    make.main(check=False)
+    assert json.loads(make.CARDS.read_text(encoding="utf-8"))[names()[0]]["hints"][0] == new
 
 
 def bare(text: str) -> list[str]:
@@ -157,9 +231,9 @@ def test_code_is_told_from_prose(code):
 def test_code_in_hints_and_cards_is_set_as_code():
     told = []
     for name in names():
-        exercise = load(name)
-        texts = {f"hint {k}": hint for k, hint in enumerate(exercise.hints, start=1)}
-        for where, text in (texts | {"card": exercise.card()}).items():
+        card = card_of(name)
+        texts = {f"hint {k}": hint for k, hint in enumerate(card.hints, start=1)}
+        for where, text in (texts | {"what it needs": card.needs}).items():
             told += [f"{name}, {where}: {found!r}" for found in bare(text)]
     assert not told, "\n".join(
         ["they are Markdown: put code into backticks, whole expressions", *told]

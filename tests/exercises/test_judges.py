@@ -5,21 +5,14 @@ from fractions import Fraction
 import numpy
 import pytest
 import torch
+from support.tiny import tiny
 
 from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Calls, Counts, Exercise, Mistakes, Number
+from attncourse.grading.exercise import Calls, Counts, Number
 from attncourse.grading.isolation import torch_defaults
 from attncourse.grading.observe import Case, NotAttempted
 
 pytestmark = pytest.mark.quick
-
-
-def tiny(judge, accepted=(), mistakes=()):
-    return Exercise(
-        name="tiny", answer="answer", title="Tiny", kind="Predict", points=1, difficulty=1, minutes=1,
-        needs="nothing", judge=judge, hints=("a", "b", "c"),
-        accepted=Accepted(accepted), mistakes=Mistakes(mistakes),
-    )  # fmt: skip
 
 
 def test_judge_of_calls_sees_inputs_changed_and_gradients_lost():

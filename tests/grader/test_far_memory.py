@@ -3,7 +3,8 @@
 import pytest
 import torch
 from grader.attacks import WRONG, right
-from support.grader.sandbox import MEBIBYTE, exercise, walls_stand
+from support.grader.sandbox import MEBIBYTE, walls_stand
+from support.tiny import tiny
 
 from attncourse.grading import load
 from attngrade import Cell
@@ -25,7 +26,7 @@ def judged(session, judge, *sources: str):
     """The verdict on a notebook of these cells."""
     session.open(Cell(k, source) for k, source in enumerate(sources, start=1))
     assert session.problems == []
-    return session.judge(load(judge) if isinstance(judge, str) else exercise(judge), 2**127 + 1)
+    return session.judge(load(judge) if isinstance(judge, str) else tiny(judge), 2**127 + 1)
 
 
 # The worker says that nothing was made. Its memory is limited all the same.
@@ -91,7 +92,7 @@ def test_no_library_becomes_memory(session):
 def test_the_limit_is_of_one_call(session):
     plain = "def tell(x): return x[:2].sum()"
     session.open([Cell(1, plain)])
-    told = [session.judge(exercise(Within()), 0).status for _ in range(4)]
+    told = [session.judge(tiny(Within()), 0).status for _ in range(4)]
     assert told == ["passed"] * 4
     plenty = "import torch\ntell = torch.ones(2**28, dtype=torch.uint8).sum().item()"
     judged(session, "causal_mask", plenty)

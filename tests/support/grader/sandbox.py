@@ -1,15 +1,12 @@
-"""What the tests of the sandbox share: as whom they run, and an exercise that no notebook has."""
+"""What the tests of the sandbox share: as whom they run, and where it stands."""
 
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 
 MEBIBYTE = 2**20
 ROOT = Path(__file__).parents[3]
@@ -86,11 +83,3 @@ def walls_stand(state: str) -> None:
     """Skip the test where bubblewrap is not in force; on CI that is a failure."""
     if state != "in force":
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"bubblewrap: {state}")
-
-
-def exercise(judge: Any, answer: str = "tell") -> Exercise:
-    """An exercise that no notebook has."""
-    return Exercise(
-        name="tiny", answer=answer, title="Tiny", kind="Implement", points=1, difficulty=1, minutes=1,
-        needs="nothing", judge=judge, hints=("a", "b", "c"), accepted=Accepted(), mistakes=Mistakes(),
-    )  # fmt: skip

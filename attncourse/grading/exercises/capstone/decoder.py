@@ -278,13 +278,9 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="decoder", answer="Decoder", title="A decoder", kind="Implement",
-    points=3, difficulty=3, minutes=50, needs="chapters 1 to 5",
-    judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Begin with a block: a norm, causal attention of several heads, a residual; a norm, a feed-forward network, a residual. A "
-           "decoder is embeddings, a `ModuleList` of blocks, a last norm and a linear layer.",
-           "Projections `q`, `k`, `v`; split into heads with `unflatten(-1, (num_heads, -1)).transpose(1, 2)`; scores, a mask "
-           "`torch.ones(n, n).tril()`, softmax, values; transpose back, `flatten(2)`, an output projection.",
-           "`x = token(tokens) + position(torch.arange(n))`; `for block in blocks:` `x = x + block.attend(block.norm1(x))`; `x = x + "
-           "block.feed(block.norm2(x))`; `return head(norm(x))`."),
-)  # fmt: skip
+    name="decoder",
+    answer="Decoder",
+    judge=Facts(facts, NAMES),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

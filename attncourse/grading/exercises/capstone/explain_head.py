@@ -237,12 +237,9 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="explain_head", answer="explained", title="Explain a head", kind="Measure",
-    points=1, difficulty=3, minutes=20, needs="section 'It writes' of chapter 5",
-    judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Let every block keep the weights that it has used, as `self.weights`, and collect them in a module around your trained model.",
-           "`weights.diagonal(-1, -2, -1)[..., 7:].mean((0, 2))` is how much each head of a layer reads the character before, from "
-           "position 8 on. In most trained models one head of the first layer stands out.",
-           "`class Explained(nn.Module):` keep the model and the claim; `forward`: `logits = model(tokens)`, or `model(tokens)[0]` where the model "
-           "returns a cache, too; `return logits, [block.weights for block in model.blocks], claim`."),
-)  # fmt: skip
+    name="explain_head",
+    answer="explained",
+    judge=Facts(facts, NAMES),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

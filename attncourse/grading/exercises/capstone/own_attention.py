@@ -202,13 +202,9 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="own_attention", answer="Slim", title="An attention of your choice", kind="Implement",
-    points=1, difficulty=4, minutes=30, needs="one of the chapters 7 to 19",
-    judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("The smallest change is to share: make keys and values for half of the heads, cache them so, and repeat them "
-           "for the heads that read them when you compute the scores.",
-           "`key.repeat_interleave(2, dim=1)` gives query head h the key head `h // 2`. The linear layers of keys and values become half "
-           "as wide.",
-           "With a window instead: mask what is more than `length // 4` tokens back, keep that many keys, and hand on the place in the "
-           "text as a number, because the length of the cache no longer says it."),
-)  # fmt: skip
+    name="own_attention",
+    answer="Slim",
+    judge=Facts(facts, NAMES),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -285,13 +285,5 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="write", answer="Writer", title="Write with a cache", kind="Implement",
-    points=3, difficulty=4, minutes=45, needs="chapter 6",
-    judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("A new token asks all keys, those of the past and its own. So each layer must find the keys and values of the "
-           "past in the cache, and hand on the longer ones.",
-           "The length of the cached keys is the position of the first new token, for the positions as well as for the mask: new token i "
-           "may read the keys up to `past + i`.",
-           "In a layer: `key = torch.cat([old_key, key], 2)`, the same for the value; `visible = torch.arange(m) <= torch.arange(m - n, "
-           "m)[:, None]`; return the output and `(key, value)`. The cache is the list of these pairs."),
-)  # fmt: skip
+    name="write", answer="Writer", judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES
+)

@@ -97,15 +97,9 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="beta", answer="predicted", title="What does a constant change?", kind="Predict",
-    points=2, difficulty=2, minutes=10, needs="section 'A strength and a constant' of chapter 16",
-    judge=Predictions(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Write one row of scores and add something to it. Is the same added to every key of the row? Then each exponential is multiplied by the same "
-        "factor, and the division takes it out again.",
-        "A vector c that is added to all keys adds `q . c` to the scores, which knows only the query; one that is added to all queries "
-        "adds `c . k`, which knows only the key.",
-        "When a score rises by a little, its own weight w rises by `w (1 - w)` of it, and each other weight u falls by `u w` of it. "
-        "Multiply these by the values and sum: what comes out is `w (v - output)`.",
-    ),
-)  # fmt: skip
+    name="beta",
+    answer="predicted",
+    judge=Predictions(facts, NAMES),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

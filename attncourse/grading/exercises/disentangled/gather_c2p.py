@@ -125,19 +125,14 @@ MISTAKES += [RIGHT.but(says, **steps) for says, steps in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="gather_c2p", answer="content_to_position", title="Ask the distances, not the pairs", kind="Implement",
-    points=3, difficulty=3, minutes=20, needs="section 'A table that the query may consult' of chapter 16",
+    name="gather_c2p",
+    answer="content_to_position",
     judge=MemoryLimited(
         Rows(definition, partial(drawn_cases, keys=False)),
-        "32 queries, 32 keys, head_dim 32: little more than a number for each pair", memory,
+        "32 queries, 32 keys, head_dim 32: little more than a number for each pair",
+        memory,
         Budget(partial(measured, 512, 256), RIGHT),  # a vector for every pair: 256 MiB
-    ), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "A query has at most `2 * span` different answers, one for each row of the table, however many keys there are. How many products "
-        "do you need?",
-        "`query @ pos_key.mT` has the shape `(batch, heads, n, 2 * span)`: each query with every row. Which column of it does the pair "
-        "`(i, j)` want? Write these columns down as a table of whole numbers, `(n, m)`.",
-        "`index = (i - j + span).clamp(0, 2 * span - 1)`, with `i = torch.arange(n)[:, None]` and `j = torch.arange(m)`. Then `gather` "
-        "along `dim=-1`; it needs the index with batch and heads in front: `index.expand(batch, heads, n, m)`.",
     ),
-)  # fmt: skip
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

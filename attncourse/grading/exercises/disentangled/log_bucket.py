@@ -186,15 +186,8 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
 MISTAKES += others()
 
 EXERCISE = Exercise(
-    name="log_bucket", title="Far words share a row", kind="Implement",
-    points=2, difficulty=3, minutes=20, needs="section 'Longer than trained: 16 to 32' of chapter 16",
-    judge=Kinds(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Three questions, in this order: how far is it, is that at most half, and on which side does it lie? The side comes last: work "
-        "with `distance.abs()`, and give the bucket its sign at the end.",
-        "The logarithm of 0 is minus infinity: clamp the distances to half and more before you take it; `torch.where` picks the near ones "
-        "anyway.",
-        "`half = buckets // 2`; `far = half + ceil((half - 1) * log(x / half) / log((furthest - 1) / half))`, at most `buckets - 1`; "
-        "`where(x <= half, x, far) * distance.sign()`, with `x = distance.abs()`.",
-    ),
-)  # fmt: skip
+    name="log_bucket",
+    judge=Kinds(definition, cases, gradients=False),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -157,15 +157,5 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="longer", answer="model", title="Three places back, at any length", kind="Train",
-    points=3, difficulty=3, minutes=30, needs="section 'Longer than trained: 16 to 32' of chapter 16",
-    judge=Lengths(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "No place may have a number of its own: what the model learns must be about distances. Leave out the embedding of positions, and "
-        "let the scores know `i - j`, clipped to a span of, say, 8.",
-        "A table of one vector for each clipped distance, `(17, width)`: the query's products with all of them are `(batch, n, 17)`, and "
-        "`gather` picks for each pair the one at `clamp(i - j, -8, 8) + 8`. Add that to `query @ key.mT` and divide by `sqrt(2 * width)`.",
-        "`Embedding(16, 32)`, three `Linear(32, 32)` for query, key and value, the table, `Linear(32, 16)` for the logits; Adam with "
-        "`lr=1e-2`, 200 steps of 64 new sequences of length 16, and `cross_entropy` of `logits[:, 3:]` against `tokens[:, :-3]`.",
-    ),
-)  # fmt: skip
+    name="longer", answer="model", judge=Lengths(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES
+)

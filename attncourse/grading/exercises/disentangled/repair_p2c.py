@@ -113,14 +113,9 @@ MISTAKES = Mistakes([RIGHT.but(says, **steps) for says, steps in (
 )] + [*slips(RIGHT)])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="repair_p2c", answer="position_to_content", title="Right on a square, or so it seems", kind="Repair",
-    points=2, difficulty=3, minutes=15, needs="section 'The word that is read may have a say, too' of chapter 16",
-    judge=Rows(definition, partial(drawn_cases, keys=True), keys=True), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Write the shape behind every line, for 2 queries and 3 keys. What are the rows of `every`, and what are the rows of `index`?",
-        "`gather` takes row r of the index to row r of the products, and these rows are keys. So turn the index around before, and what "
-        "comes out is turned around, too.",
-        "`every.gather(-1, ...)` with `index.mT`, expanded to `(batch, heads, m, n)`, and `.mT` of that. Turning the result alone is not "
-        "enough: a square then has the right shape and reads the row of `j - i`.",
-    ),
-)  # fmt: skip
+    name="repair_p2c",
+    answer="position_to_content",
+    judge=Rows(definition, partial(drawn_cases, keys=True), keys=True),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

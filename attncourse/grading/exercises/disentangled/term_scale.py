@@ -201,14 +201,9 @@ MISTAKES += alone(RIGHT.but(says, **steps) for says, steps in (
 MISTAKES += alone(mistakes_of(RIGHT, clamped))
 
 EXERCISE = Exercise(
-    name="term_scale", answer="term_weights", title="One term, two or three", kind="Implement",
-    points=2, difficulty=2, minutes=15, needs="section 'Three maps and their sum' of chapter 16",
-    judge=Factors(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "By how much does a sum spread that has three independent terms, each of which spreads by `sqrt(head_dim)`? Variances add up; "
-        "roots of them do not.",
-        "Collect the terms that are there in a list, `[x for x in (c2c, c2p, p2c) if x is not None]`. Its length is their number. Do not "
-        "ask whether a tensor is true: ask whether it is `None`.",
-        "The weights are the softmax over the keys of `sum(terms) / math.sqrt(head_dim * len(terms))`.",
-    ),
-)  # fmt: skip
+    name="term_scale",
+    answer="term_weights",
+    judge=Factors(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

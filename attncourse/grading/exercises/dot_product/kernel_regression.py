@@ -151,10 +151,5 @@ MISTAKES += alone([RIGHT.but(says, normalize=wrong) for says, wrong in (
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="kernel_regression", title="Kernel regression", kind="Implement",
-    points=3, difficulty=2, minutes=15, needs="section 'Kernel regression: near samples answer louder' of chapter 1",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Three steps: squared distances `(n, m)`, weights `(n, m)` that sum to 1 in each row, mix.",
-           "`query[:, None] - keys` has shape `(n, m, d)`. Square it and sum over the last axis.",
-           "The weights are `torch.softmax(-squared / (2 * bandwidth**2), dim=-1)`; `exp` alone is 0 far away."),
-)  # fmt: skip
+    name="kernel_regression", judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES
+)

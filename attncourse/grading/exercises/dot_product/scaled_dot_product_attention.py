@@ -79,12 +79,8 @@ MISTAKES += [
 MISTAKES += alone(mistakes_of(RIGHT, slips, clamped))
 
 EXERCISE = Exercise(
-    name="scaled_dot_product_attention", title="Scaled dot-product attention", kind="Implement",
-    points=3, difficulty=2, minutes=15, needs="section 'The formula, as the field writes it' of chapter 1",
-    judge=Noticing(spec.scaled_dot_product_attention, cases, look=weights_of("outputs")), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Four lines: scores, scale, softmax, mix. Write the shape of each as a comment first.",
-        "Scores have shape `(batch, heads, queries, keys)`: `query @ key.transpose(-2, -1)`.",
-        "`weights = torch.softmax(scores / math.sqrt(query.size(-1)), dim=-1)`; `output = weights @ value`.",
-    ),
-)  # fmt: skip
+    name="scaled_dot_product_attention",
+    judge=Noticing(spec.scaled_dot_product_attention, cases, look=weights_of("outputs")),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

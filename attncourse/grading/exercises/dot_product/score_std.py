@@ -60,13 +60,9 @@ MISTAKES = [Mistake(says, number) for says, number in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="score_std", answer="standard_deviation", title="The size of a dot product", kind="Predict",
-    points=1, difficulty=1, minutes=5,
-    needs="section 'Why divide by the square root?' of chapter 1",
-    judge=Told(standard_deviation, tells=variance_of_each), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "A dot product of 64 dimensions is a sum of 64 independent products.",
-        "The variance of one product of independent zero-mean numbers is the product of the variances.",
-        "The variance of the sum is 64 times 1 times 0.25. Take the square root.",
-    ),
-)  # fmt: skip
+    name="score_std",
+    answer="standard_deviation",
+    judge=Told(standard_deviation, tells=variance_of_each),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

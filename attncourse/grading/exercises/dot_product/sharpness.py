@@ -66,13 +66,9 @@ MISTAKES = [Mistake(says, number) for says, number in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="sharpness", answer="smallest_scale", title="From soft to hard", kind="Measure",
-    points=1, difficulty=2, minutes=10,
-    needs="section 'A dictionary that always answers' of chapter 1",
-    judge=Told(smallest_scale, tells=weight_there), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "With orthonormal keys the scores are: the scale for the right key, 0 for the seven others.",
-        "Compute `torch.softmax(scale * torch.eye(8)[0], dim=0)[0]` for `scale = 0, 1, 2, ...`",
-        "`exp(s) / (exp(s) + 7) > 0.99` means `s > log(693)`.",
-    ),
-)  # fmt: skip
+    name="sharpness",
+    answer="smallest_scale",
+    judge=Told(smallest_scale, tells=weight_there),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -154,10 +154,8 @@ MISTAKES += alone([RIGHT.but(says, mix=wrong) for says, wrong in (
 MISTAKES += alone(mistakes_of(RIGHT, clamped))
 
 EXERCISE = Exercise(
-    name="softmax_jacobian", title="The Jacobian of the softmax", kind="Implement",
-    points=2, difficulty=3, minutes=15, needs="section 'Why divide by the square root?' of chapter 1",
-    judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Write `p = softmax(s)`. Differentiate `p_i = exp(s_i) / sum_k exp(s_k)` by `s_j`, for `i = j` and for `i != j`.",
-           "The two cases are `p_i (1 - p_i)` and `-p_i p_j`. Both are `diag(p) - p p^T`.",
-           "`torch.diag_embed(p)` builds the diagonals; `p[:, :, None] * p[:, None, :]` the outer products."),
-)  # fmt: skip
+    name="softmax_jacobian",
+    judge=Calls(definition, cases, gradients=False),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -197,15 +197,8 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="block_gradients", title="Gradients from one block", kind="Implement",
-    points=3, difficulty=4, minutes=25,
-    needs="section 'Backward: compute again what was thrown away' of chapter 10",
-    judge=Several(definition, cases, gradients=False, names=("dq", "dk", "dv")), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "The weights of this block are not a softmax of its scores, for the row has other keys as well. Which number knows what "
-        "the whole row was divided by?",
-        "`p = exp(scores - lse)`, 0 where `lse` is `-inf`; `dp = grad_output @ value.mT`. The sum `D` over the whole row of `p dp` is one "
-        "dot product for each query: `grad_output` with `output`.",
-        "`ds = p * (dp - D)`; `return ds @ key / sqrt(head_dim), ds.mT @ query / sqrt(head_dim), p.mT @ grad_output`.",
-    ),
-)  # fmt: skip
+    name="block_gradients",
+    judge=Several(definition, cases, gradients=False, names=("dq", "dk", "dv")),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

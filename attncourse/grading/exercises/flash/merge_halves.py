@@ -240,14 +240,8 @@ MISTAKES += [
 ]
 
 EXERCISE = Exercise(
-    name="merge_halves", title="Merge two halves", kind="Implement",
-    points=2, difficulty=3, minutes=15, needs="section 'Two halves make a whole' of chapter 10",
-    judge=Several(definition, cases, names=("the output", "the lse")), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "`exp(lse)` is the sum that a half has divided by. What has the whole divided by?",
-        "Both halves count by the share `exp(its lse - the lse of both)`. `torch.logaddexp` gives the latter without overflow. What do "
-        "your shares give in a row where both are minus infinity?",
-        "`lse = torch.logaddexp(lse_a, lse_b)`; `shift = lse`, with 0 for `-inf`; in each half fill the output with 0 where its `lse` is "
-        "`-inf`; then `exp(lse_a - shift)[..., None] * output_a` plus the same of b.",
-    ),
-)  # fmt: skip
+    name="merge_halves",
+    judge=Several(definition, cases, names=("the output", "the lse")),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -129,12 +129,5 @@ class Moved(Number):
 
 
 EXERCISE = Exercise(
-    name="numbers_moved", title="Which tile moves less?", kind="Predict",
-    points=2, difficulty=2, minutes=10, needs="section 'What moves' of chapter 10",
-    judge=Moved(both, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Follow one block of rows from its first tile to its last. What is read, what is written?",
-        "A block of rows reads its queries, then all 6,144 keys and values, in as many pieces as it likes. How many blocks of rows are there?",
-        "`n * 192 + (n / rows) * m * (192 + 128) + n * 128 + n`, once with 128 rows and once with 64.",
-    ),
-)  # fmt: skip
+    name="numbers_moved", judge=Moved(both, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES
+)

@@ -168,15 +168,10 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="online_step", title="One step of the online softmax", kind="Implement",
-    points=2, difficulty=3, minutes=20, needs="section 'A softmax over a stream, by hand' of chapter 10",
-    judge=Several(definition, cases, gradients=False, names=("the maximum", "the sum", "the mixed values")), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Find the new maximum of each row first. By which factor is everything too large that was added up under the old one?",
-        "The factor `exp(old - new)` is 0 for a row without a past, and NaN where the new maximum is minus infinity as well. Subtract "
-        "another number there: any finite one will do, since `exp(-inf - 0)` is 0.",
-        "`seen = scores.masked_fill(~visible, -inf)`; `new` is the maximum of `old` and `seen.amax(-1)`; `shift = new`, with 0 for "
-        "`-inf`; `weights = exp(seen - shift)`; `past = exp(old - shift)`; then `past * total + weights.sum(-1)`, and the same for "
-        "`mixed`.",
+    name="online_step",
+    judge=Several(
+        definition, cases, gradients=False, names=("the maximum", "the sum", "the mixed values")
     ),
-)  # fmt: skip
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -172,14 +172,9 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="repair_rescaling", answer="repaired_attention", title="Right on sorted inputs", kind="Repair",
-    points=2, difficulty=2, minutes=15, needs="section 'A softmax over a stream, by hand' of chapter 10",
-    judge=Counted(definition, CASES, names=("the output", "the counts")), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Two lines are wrong. One shows where the largest score does not come first; for the other, try queries that "
-        "make all scores -200.",
-        "`total` and `mixed` are sums of the same exponentials. What is done to the one and not to the other? And which number is smaller "
-        "than every score?",
-        "`largest` starts as `torch.full(..., -math.inf)`, and `mixed = mixed * torch.exp(largest - new) + weights @ v`.",
-    ),
-)  # fmt: skip
+    name="repair_rescaling",
+    answer="repaired_attention",
+    judge=Counted(definition, CASES, names=("the output", "the counts")),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -256,21 +256,23 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="tiled_forward", answer="tiled_attention", title="No room for one row", kind="Implement",
-    points=3, difficulty=4, minutes=30, needs="sections 'Tile by tile' and 'Find the bug' of chapter 10",
+    name="tiled_forward",
+    answer="tiled_attention",
     judge=MemoryLimited(
         Several(definition, cases, gradients=False, names=("the output", "the lse")),
-        f"{MEASURED[0]}: no operation makes 300 numbers or more", memory,
+        f"{MEASURED[0]}: no operation makes 300 numbers or more",
+        memory,
         # The scores of one query are 48 MiB, those of a tile 256 KiB.
-        Budget(lambda g: (*normal(g, (1, 1, 2, 1), *[(1, 1, 12 * 2**20, 1)] * 2), torch.tensor([99]), 2, 2**15), RIGHT),
-    ), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Two loops: outside over blocks of rows, inside over blocks of columns. What must a block of rows remember from one "
-        "tile to the next?",
-        "Three numbers or vectors a row: maximum, sum, accumulator; the first two exercises have all you need. A tile of padding alone "
-        "has only `-inf`: subtract 0 instead of its maximum.",
-        "`for a in range(0, n, rows):` start at `-inf`, 0 and 0; `for c in range(0, m, columns):` scores of the tile, `-inf` where "
-        "`torch.arange(c, end) < first[:, None, None, None]`, one online step; then divide by the sum (by 1 where it is 0), `lse = "
-        "maximum + log(sum)`; join all blocks with `torch.cat(..., dim=2)`.",
+        Budget(
+            lambda g: (
+                *normal(g, (1, 1, 2, 1), *[(1, 1, 12 * 2**20, 1)] * 2),
+                torch.tensor([99]),
+                2,
+                2**15,
+            ),
+            RIGHT,
+        ),
     ),
-)  # fmt: skip
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

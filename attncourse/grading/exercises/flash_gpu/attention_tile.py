@@ -162,13 +162,9 @@ MISTAKES = Mistakes(Mistake(says, Program(**steps)) for says, steps in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="attention_tile", title="One tile in Triton", kind="Implement", requires="triton",
-    points=3, difficulty=4, minutes=30, needs="exercise 2, section 'The kernel beside tiled' of chapter 11",
-    judge=Launches(definition, launches, start, refuse), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Which rows does this program have, and where in memory do the key and the value of key j begin?",
-           "`KV + keys[:, None] * 2 * D + features` is the address of the keys, that plus `D` the one of the values. `tl.dot(q, "
-           "tl.trans(k))` gives the scores; `tl.where` hides those of keys beyond m.",
-           "Load `q`, `k` and `v` with masks; `scores = tl.where(keys[None, :] < m, tl.dot(q, tl.trans(k)) * scale, -inf)`; `top = "
-           "tl.max(scores, 1)`; `p = tl.exp(scores - top[:, None])`; `total = tl.sum(p, 1)`; store `tl.dot(p, v) / total[:, None]` and "
-           "`top + tl.log(total)` where `rows < n`."),
-)  # fmt: skip
+    name="attention_tile",
+    requires="triton",
+    judge=Launches(definition, launches, start, refuse),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

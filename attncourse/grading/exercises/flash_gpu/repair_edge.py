@@ -198,13 +198,9 @@ MISTAKES = Mistakes(Mistake(says, partial(kernel, **steps)) for says, steps in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="repair_edge", answer="repaired_kernel", title="A kernel that reads its neighbours", kind="Repair",
-    points=3, difficulty=3, minutes=25, needs="section 'A program for a block of numbers' of chapter 11",
-    judge=Launches(definition, launches, start, refuse), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Which rows and columns of the last tile do not exist? Follow them through every line that touches memory, and "
-           "through the softmax.",
-           "Four lines touch memory, and each needs a mask: `rows < n` or `columns < m`. A key that was loaded as 0 still has a score, "
-           "which is 0.",
-           "`load(..., mask=(rows < n)[:, None])` for `q`, `(columns < m)[:, None]` for `k` and `v`; `scores.masked_fill(columns >= m, "
-           "-inf)`; `store(..., mask=(rows < n)[:, None])`."),
-)  # fmt: skip
+    name="repair_edge",
+    answer="repaired_kernel",
+    judge=Launches(definition, launches, start, refuse),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

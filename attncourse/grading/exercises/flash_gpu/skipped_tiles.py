@@ -137,12 +137,8 @@ MISTAKES = Mistakes(Mistake(says, partial(tiles, **steps)) for says, steps in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="skipped_tiles", title="Skipped, masked, whole", kind="Predict",
-    points=2, difficulty=3, minutes=15, needs="section 'Which tiles are never computed' of chapter 11",
-    judge=SeveralCounts(definition, cases, names=("skipped", "masked", "whole")), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Draw a tile and its four corners. Which of them is hidden last, and which is hidden first?",
-           "The lower left corner is hidden last: it is the last row that exists, with the first column. The upper right "
-           "corner is hidden first. A tile that hangs over the edge is never whole.",
-           "Go over the tiles. `skipped`: `start > min(first + block_m, n) - 1 + offset`. `whole`: the tile lies inside, and `start + "
-           "block_n - 1 <= first + offset`. `masked` is the rest."),
-)  # fmt: skip
+    name="skipped_tiles",
+    judge=SeveralCounts(definition, cases, names=("skipped", "masked", "whole")),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -118,11 +118,9 @@ MISTAKES = Mistakes(Mistake(says, partial(read, **steps)) for says, steps in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="tile_limits", answer="read_row", title="Read the compiler's table", kind="Predict",
-    points=2, difficulty=2, minutes=15, needs="section 'What a compiler makes of it' of chapter 11",
-    judge=SeveralCounts(definition, cases, names=("held", "programs")), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("How many numbers do the output tile and the scores have together, and how many threads share them?",
-           "`held` is `block_m * (head_dim + block_n) // (32 * warps)`. A program takes `32 * warps` times its registers, rounded up to a "
-           "multiple of 8, and `shared + 1024` bytes.",
-           "`min(65_536 // (rounded * 32 * warps), card // (shared + 1024))`, beside `held`."),
-)  # fmt: skip
+    name="tile_limits",
+    answer="read_row",
+    judge=SeveralCounts(definition, cases, names=("held", "programs")),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

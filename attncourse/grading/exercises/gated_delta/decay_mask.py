@@ -195,14 +195,5 @@ def steps_back(logs):
 
 
 EXERCISE = Exercise(
-    name="decay_mask", title="What is left of each token", kind="Implement",
-    points=2, difficulty=2, minutes=15, needs="sections 'A memory that can forget' and 'Decay is a soft window' of chapter 19",
-    judge=Tables(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Write the table for three tokens by hand. What stands on the diagonal, what one below it? The product of decays is `exp` of a "
-        "sum of log-decays.",
-        "The sum over tokens `j + 1` to i is the running sum up to i minus the running sum up to j. Two new axes make all pairs at once.",
-        "`total = log_decay.cumsum(-1)`; `total[..., :, None] - total[..., None, :]`; `masked_fill` with minus infinity where j is later "
-        "than i, and only then `exp`.",
-    ),
-)  # fmt: skip
+    name="decay_mask", judge=Tables(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES
+)

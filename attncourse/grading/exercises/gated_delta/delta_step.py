@@ -128,14 +128,5 @@ def in_place(state, query, key, value, beta, log_decay):
 
 
 EXERCISE = Exercise(
-    name="delta_step", title="One token writes what is new", kind="Implement",
-    points=3, difficulty=2, minutes=20, needs="section 'A memory that can correct' of chapter 19",
-    judge=Steps(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "There are four lines: fade, ask, write, read. Which of them need the state as it was left by the line before?",
-        "What a state says at a key is a sum over its rows: `key[..., None, :] @ state`. What is written is a table, too: the key as a "
-        "column times the difference as a row.",
-        "`state = state * log_decay.exp()[..., None, None]`; `said = (key[..., None, :] @ state)[..., 0, :]`; then add `key[..., :, None] "
-        "* (beta[..., None] * (value - said))[..., None, :]`, and read the new state with `query / sqrt(d)`.",
-    ),
-)  # fmt: skip
+    name="delta_step", judge=Steps(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES
+)

@@ -106,15 +106,5 @@ MISTAKES += [Mistake(says, numbers) for says, numbers in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="overwrite", answer="answers", title="Written twice", kind="Predict",
-    points=2, difficulty=2, minutes=12, needs="section 'A memory that can correct' of chapter 19",
-    judge=Each(right), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Keep the memory as two numbers: what it says at `(1, 0)` and what it says at `(0, 1)`. At any other key it says the product of "
-        "this pair and the key. What does each token add to the pair?",
-        "An adding memory gains value times key. The delta rule asks first what the memory says at the key, and gains `beta` times "
-        "`(value - what it said)` times key.",
-        "Behind three tokens the pair is `(10, 6)` if it adds, and `(2, 6)` by the delta rule with `beta = 1`. There c hears `0.6 * 2 + "
-        "0.8 * 6 = 6`, so the difference is 5, and `0.6 * 5` is added to the first number.",
-    ),
-)  # fmt: skip
+    name="overwrite", answer="answers", judge=Each(right), accepted=ACCEPTED, mistakes=MISTAKES
+)

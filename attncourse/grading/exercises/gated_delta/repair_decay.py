@@ -159,15 +159,9 @@ def factored(query, key, value, log_decay, state):
 
 
 EXERCISE = Exercise(
-    name="repair_decay", answer="gated_chunk", title="Right in one chunk, wrong in two", kind="Repair",
-    points=3, difficulty=3, minutes=25, needs="section 'Many tokens at once' of chapter 19",
-    judge=Chunks(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Four exponentials are taken: of what fades the old state for each token, of what fades each token for each later one, and two for "
-        "the new state. Ask of each: from which token to which one is the sum?",
-        "Take two tokens, and write both steps of the state by hand. How has the old state faded when token 0 reads it? How has token 0 "
-        "faded at the end of the chunk, and how token 1?",
-        "Token i reads a state that tokens 0 to i have faded: `total`. The new state holds token j as tokens `j + 1` to `n - 1` have "
-        "faded it: the last of the running sums minus that of j.",
-    ),
-)  # fmt: skip
+    name="repair_decay",
+    answer="gated_chunk",
+    judge=Chunks(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -184,15 +184,9 @@ MISTAKES += [
 ]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="global_rule", answer="visible_pairs", title="One mask out of four rules", kind="Implement",
-    points=2, difficulty=2, minutes=15, needs="section 'The board must read, too' of chapter 14",
-    judge=Tables(definition, cases, kinds=kinds), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Say each rule as a question about one query i and one key j: is j near? Is one of the two global? Are both real? "
-        "Is j in the future? Which of these open a pair, and which close it?",
-        "The window needs the last two axes of `(b, 1, n, n)` only. `is_global` is needed twice: as `(b, 1, n, 1)` for queries and as "
-        "`(b, 1, 1, n)` for keys; so is the comparison of positions with `lengths`.",
-        "Join what opens with `|`, then what closes with `&`: near or global query or global key, and real query, and real key, and, "
-        "where causal, `j <= i`.",
-    ),
-)  # fmt: skip
+    name="global_rule",
+    answer="visible_pairs",
+    judge=Tables(definition, cases, kinds=kinds),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -189,15 +189,9 @@ MISTAKES += [RIGHT.but(says, finish=finish) for says, finish in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="layers_needed", answer="heard_after", title="After how many layers?", kind="Implement",
-    points=3, difficulty=3, minutes=20, needs="section 'How far is one token from another?' of chapter 14",
-    judge=Tables(definition, cases, kinds=kinds), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Take three positions, each of which reads the one before it. Who has heard of whom before the first layer? After "
-        "one? After two? Which table do you carry from one layer to the next?",
-        "Carry a bool table `(n, n)`: has i heard of j? In a layer, i hears of all that was known, before that layer, to those that it "
-        "reads; and it forgets nothing.",
-        "For each layer: `new = known | (mask.float() @ known.float() > 0)`. Write the number of the layer where `new` is `True` and the "
-        "result is still -1.",
-    ),
-)  # fmt: skip
+    name="layers_needed",
+    answer="heard_after",
+    judge=Tables(definition, cases, kinds=kinds),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -191,15 +191,5 @@ MISTAKES += [Mistake(says, answer) for says, answer in (
 ]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="pairs_read", title="What a global token costs", kind="Predict",
-    points=2, difficulty=3, minutes=15, needs="section 'The bill' of chapter 14",
-    judge=PairCounts(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Draw the table of 6 queries and 6 keys with 1 global token and a window of 1 on each side. Which squares lie in a global "
-        "row or column? What shape is left when you cover these with your hand?",
-        "Count the squares in global rows and columns first, those in which a row and a column cross only once. What is left is a "
-        "sequence of `n - g` tokens that has a window and nothing else.",
-        "A window over m tokens has m pairs on the diagonal, `m - 1` at distance 1, `m - 2` at distance 2 and so on: add them up for "
-        "distances to left and to right, none below 0.",
-    ),
-)  # fmt: skip
+    name="pairs_read", judge=PairCounts(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES
+)

@@ -194,15 +194,9 @@ MISTAKES += [
 ]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="repair_plan", answer="repaired_plan", title="Random blocks that get lost", kind="Repair",
-    points=2, difficulty=3, minutes=15, needs="section 'BigBird: blocks, and what the random ones are for' of chapter 14",
-    judge=Tables(definition, cases, kinds=kinds), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Print `plan.sum(-1)`. What should row 0 say? Which number should the other rows share? (Two of them have an end as a neighbour, "
-        "and read one block less.)",
-        "Three faults: a global block also reads; each head has draws of its own; and a draw must not fall on a block that is "
-        "read anyway.",
-        "Finish `window` and `ends` first, as one table for all heads. Then `draws.masked_fill(table, -math.inf)`, the `topk` of each row "
-        "(no more than there are blocks), and `True` at these places.",
-    ),
-)  # fmt: skip
+    name="repair_plan",
+    answer="repaired_plan",
+    judge=Tables(definition, cases, kinds=kinds),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -60,12 +60,9 @@ class Dial(Number):
 
 
 EXERCISE = Exercise(
-    name="cache_dial", answer="num_kv_heads", title="Set the dial", kind="Predict",
-    points=1, difficulty=2, minutes=10, needs="section 'What it costs' of chapter 8",
-    judge=Dial(largest, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "What does one KV head cost, keys and values, over all layers, sequences and tokens?",
-        "`2 * 8 * 80 * 16,384 * 128` numbers of 2 bytes are 5 GiB.",
-        "50 GiB hold 10 KV heads. The number must divide 64.",
-    ),
-)  # fmt: skip
+    name="cache_dial",
+    answer="num_kv_heads",
+    judge=Dial(largest, rtol=1e-9),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

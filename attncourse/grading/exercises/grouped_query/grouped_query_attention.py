@@ -123,14 +123,5 @@ MISTAKES += [
 ]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="grouped_query_attention", title="Share without copying", kind="Implement",
-    points=3, difficulty=3, minutes=25, needs="sections 'The sum' and 'What it costs' of chapter 8",
-    judge=JUDGE, accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "A loop over the heads copies nothing: head h reads `key[:, h // (H // G)]`, which is a view.",
-        "Without a loop: the `r = H / G` query heads of a group become further rows. Reshape the query to `(batch, G, r * n, d)`; then "
-        "queries, keys and values have G heads each.",
-        "`rows = query.reshape(b, G, r * n, d)`; `weights = softmax(rows @ key.mT / sqrt(d))`; `return (weights @ value).reshape(b, H, n, "
-        "e)`.",
-    ),
-)  # fmt: skip
+    name="grouped_query_attention", judge=JUDGE, accepted=ACCEPTED, mistakes=MISTAKES
+)

@@ -166,13 +166,5 @@ class Moves(Calls):
 
 
 EXERCISE = Exercise(
-    name="join_groups", title="Join the groups without a leak", kind="Repair",
-    points=2, difficulty=2, minutes=15, needs="section 'What the source documents say' of chapter 8",
-    judge=Moves(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "A reshape reads the numbers in the order of the axes. Which axis must come right behind the "
-        "samples?",
-        "The order must be `(batch, n, G, H / G, head_dim)`. One transpose moves two axes only.",
-        "`return heads.permute(0, 3, 1, 2, 4).flatten(2)`",
-    ),
-)  # fmt: skip
+    name="join_groups", judge=Moves(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES
+)

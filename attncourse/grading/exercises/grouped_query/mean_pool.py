@@ -170,13 +170,5 @@ MISTAKES += [Mistake(says, answer) for says, answer in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="mean_pool", title="Convert a checkpoint", kind="Implement",
-    points=2, difficulty=2, minutes=15,
-    needs="section 'Turning the dial on a trained model' of chapter 8",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Cut the rows three times: into groups, into heads of a group, into rows of a head.",
-        "`x.unflatten(0, (num_kv_heads, num_heads // num_kv_heads, -1))` does so, for a matrix and a bias alike. Which axis goes?",
-        "`return x.unflatten(0, (num_kv_heads, num_heads // num_kv_heads, -1)).mean(1).flatten(0, 1)`",
-    ),
-)  # fmt: skip
+    name="mean_pool", judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES
+)

@@ -136,15 +136,9 @@ MISTAKES.append(
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    name="repair_no_softmax", answer="grouped_attention", title="Give the heads back", kind="Repair",
-    points=2, difficulty=2, minutes=15, needs="section 'What the source documents say' of chapter 8",
-    judge=GroupedCalls(spec.grouped_query_attention, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Compare with the five steps of attention. Two are missing, one joins what must stay apart, and "
-        "one reshape takes the wrong heads together.",
-        "`query.unflatten(1, (key.size(1), -1))` is `(b, G, H / G, n, d)`: neighbours form a group. Keys and values need a third axis of "
-        "size 1 at the same place, and no sum is taken.",
-        "`scores = grouped @ key[:, :, None].mT / sqrt(d)`; `weights = softmax(scores, -1)`; `return (weights @ value[:, :, "
-        "None]).flatten(1, 2), weights.flatten(1, 2)`",
-    ),
-)  # fmt: skip
+    name="repair_no_softmax",
+    answer="grouped_attention",
+    judge=GroupedCalls(spec.grouped_query_attention, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

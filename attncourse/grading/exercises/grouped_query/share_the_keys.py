@@ -204,15 +204,5 @@ MISTAKES += alone([RIGHT.but(says, **steps) for says, steps in (
 )])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="share_the_keys", answer="GroupedLayer", title="Share the keys", kind="Repair",
-    points=3, difficulty=3, minutes=20,
-    needs="sections 'The function' and 'What the source documents say' of chapter 8",
-    judge=JUDGE, accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Print the shape of `k_proj.weight` for `G = 8` and for `G = 2`. Which should differ?",
-        "`k_proj` and `v_proj` make `num_kv_heads` heads of `head_dim` numbers: `Linear(embed_dim, num_kv_heads * head_dim)`. Split their "
-        "outputs into `num_kv_heads` heads.",
-        "In `forward`, after the split: `k` and `v` are repeated with `x.repeat_interleave(num_heads // num_kv_heads, dim=1)`; the rest "
-        "may stay.",
-    ),
-)  # fmt: skip
+    name="share_the_keys", answer="GroupedLayer", judge=JUDGE, accepted=ACCEPTED, mistakes=MISTAKES
+)

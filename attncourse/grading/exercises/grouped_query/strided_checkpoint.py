@@ -232,15 +232,9 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="strided_checkpoint", answer="load_strided", title="Load a strided checkpoint", kind="Repair",
-    points=3, difficulty=4, minutes=25, needs="section 'Does it agree?' of chapter 8",
-    judge=Loaded(trained, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "KV heads stay where they are. Which query heads belong to KV head 0 in the checkpoint, and where "
-        "does a contiguous layer look for them?",
-        "New order of the old heads: `0, G, 2 G, ...`, then `1, G + 1, ...`. A head owns `head_dim` rows of `w_q`, and the `head_dim` "
-        "columns of `w_o` that read its output.",
-        "`shape = (num_heads // num_kv_heads, num_kv_heads, -1)`; `w_q.unflatten(0, shape).transpose(0, 1).flatten(0, 2)`, and "
-        "`w_o.unflatten(1, shape).transpose(1, 2).flatten(1)`.",
-    ),
-)  # fmt: skip
+    name="strided_checkpoint",
+    answer="load_strided",
+    judge=Loaded(trained, cases, gradients=False),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

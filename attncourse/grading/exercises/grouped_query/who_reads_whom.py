@@ -79,12 +79,9 @@ class Readers(Number):
 
 
 EXERCISE = Exercise(
-    name="who_reads_whom", answer="key_heads", title="Who reads whom", kind="Predict",
-    points=1, difficulty=1, minutes=5, needs="section 'By hand' of chapter 8",
-    judge=Readers(readers, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "How many query heads belong to one group?",
-        "`12 / 4 = 3`, and the groups are contiguous: heads 0, 1 and 2 share KV head 0.",
-        "`[h // 3 for h in range(12)]`",
-    ),
-)  # fmt: skip
+    name="who_reads_whom",
+    answer="key_heads",
+    judge=Readers(readers, rtol=1e-9),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -256,11 +256,9 @@ MISTAKES = Mistakes(Mistake(says, repaired(**step)) for says, step in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="append", answer="RepairedCache", title="A cache that writes in the wrong place", kind="Repair",
-    points=3, difficulty=3, minutes=15, needs="sections 'The function' and 'Where it breaks' of chapter 6",
-    judge=Facts(facts, tuple(dict(steps(RIGHT, 0)))), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Append twice on paper. Where do the second tokens have to stand, and how many rows are filled?",
-           "The new tokens go to rows `length` to `length + n`. Check that they fit before anything changes.",
-           "`end = self.length + n`; `if end > self.memory.size(2): raise ValueError(...)`; `self.memory[:, :, self.length : end] = new`; "
-           "`self.length = end`; `return self.memory[:, :, :end]`"),
-)  # fmt: skip
+    name="append",
+    answer="RepairedCache",
+    judge=Facts(facts, tuple(dict(steps(RIGHT, 0)))),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

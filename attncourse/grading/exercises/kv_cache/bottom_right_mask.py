@@ -135,12 +135,8 @@ for says, rule in (  # (number of the query, of the key, number of queries, of c
     MISTAKES.append(Mistake(says, lambda n, p, rule=rule: rule(*grid(n, p), n, p)))
 
 EXERCISE = Exercise(
-    name="bottom_right_mask", title="The mask behind a cache", kind="Implement",
-    points=2, difficulty=2, minutes=10, needs="section 'The mask with a cache' of chapter 6",
-    judge=Noticing(definition, cases, False, hidden_or_shown), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Draw the causal mask of 5 tokens. Which rows remain when the first 3 are cached?",
-        "Query i stands at position `past + i` and reads keys 0 to `past + i`.",
-        "`torch.ones(n, past + n, dtype=torch.bool).tril(diagonal=past)`",
-    ),
-)  # fmt: skip
+    name="bottom_right_mask",
+    judge=Noticing(definition, cases, False, hidden_or_shown),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -116,10 +116,8 @@ MISTAKES += [Mistake(says, replace(RIGHT, given=wrong)) for says, wrong in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="chunked_decode", title="Attention in chunks", kind="Implement",
-    points=3, difficulty=3, minutes=20, needs="sections 'The sum' and 'The mask with a cache' of chapter 6",
-    judge=Decoding(definition, cases, look=which_result), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Join the past and the new keys along the sequence, and the values. Then it is attention with a mask.",
-           "Query i stands at position `past + i`, where `past` is `past_key.size(2)`.",
-           "`visible = torch.ones(n, m, dtype=torch.bool).tril(m - n)`; fill others with `-inf`; return all three."),
-)  # fmt: skip
+    name="chunked_decode",
+    judge=Decoding(definition, cases, look=which_result),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

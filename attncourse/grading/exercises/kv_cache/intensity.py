@@ -66,12 +66,9 @@ MISTAKES = Mistakes(Mistake(says, number) for says, number in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="intensity", answer="flops_per_byte", title="FLOPs per byte", kind="Predict",
-    points=1, difficulty=2, minutes=5, needs="section 'What it costs' of chapter 6",
-    judge=Ratio(count), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Count one cached number: how often is it used, and how many bytes does it have?",
-        "A number of a key is multiplied and added once for each query head that reads it.",
-        "8 query heads read each KV head: 8 times 2 FLOPs for 2 bytes.",
-    ),
-)  # fmt: skip
+    name="intensity",
+    answer="flops_per_byte",
+    judge=Ratio(count),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -152,10 +152,5 @@ MISTAKES = Mistakes(Mistake(says, partial(count, **steps)) for says, steps in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="kv_bytes", title="The size of a cache", kind="Implement",
-    points=1, difficulty=1, minutes=5, needs="section 'What it costs' of chapter 6",
-    judge=Bytes(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("One token, one layer, one KV head: which numbers are kept?",
-           "A key of `head_dim` numbers and a value of `value_dim` numbers. How often is that repeated?",
-           "`batch * layers * num_kv_heads * length * (head_dim + value_dim) * dtype.itemsize`"),
-)  # fmt: skip
+    name="kv_bytes", judge=Bytes(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES
+)

@@ -183,10 +183,9 @@ MISTAKES += [Mistake(says, replace(RIGHT, **steps)) for says, steps in SELDOM]
 MISTAKES += [Mistake(says, replace(RIGHT, rule=rule)) for says, rule in RULES]
 
 EXERCISE = Exercise(
-    name="rotate_cached_keys", answer="step", title="Positions that restart", kind="Repair",
-    points=2, difficulty=2, minutes=10, needs="section 'Positions with a cache' of chapter 6",
-    judge=Decoding(definition, lambda seed: cases(seed, CALLS), look=positions_read), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Which position does the first new token have when 5 tokens are cached?",
-           "The cached keys were turned by `0, 1, ..., past - 1`. They stay as they are.",
-           "`past = past_key.size(2)`; `positions = torch.arange(past, past + query.size(2))`, for `query` and `key`."),
-)  # fmt: skip
+    name="rotate_cached_keys",
+    answer="step",
+    judge=Decoding(definition, lambda seed: cases(seed, CALLS), look=positions_read),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -137,13 +137,5 @@ def _of_block(used, w_k, h: int) -> str:
 
 
 EXERCISE = Exercise(
-    name="absorb_query", title="Move the matrix to the query", kind="Implement",
-    points=2, difficulty=2, minutes=10, needs="section 'By hand' of chapter 9",
-    judge=Absorbed(definition, CASES), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Cut the rows of `w_k` into one block per head: `(num_heads, head_dim, latent_dim)`.",
-        "`k = W c`, so `q . k = q . (W c) = (q W) . c`, with q as a row. No transpose is needed: the block is already `(head_dim, "
-        "latent_dim)`.",
-        '`torch.einsum("bhnd,hdc->bhnc", query, w_k.unflatten(0, (query.size(1), -1)))`',
-    ),
-)  # fmt: skip
+    name="absorb_query", judge=Absorbed(definition, CASES), accepted=ACCEPTED, mistakes=MISTAKES
+)

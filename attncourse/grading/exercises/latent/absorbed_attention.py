@@ -196,20 +196,15 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="absorbed_attention", title="One step without keys and values", kind="Implement",
-    points=3, difficulty=4, minutes=25, needs="sections 'By hand' and 'The function' of chapter 9",
+    name="absorbed_attention",
     judge=MemoryLimited(
-        Stepwise(definition, cases), "2 samples, 12 heads, head_dim 64, values 60 wide, 200 tokens, latent 6, rotary "
-        "2: no keys and no values are made", memory,
+        Stepwise(definition, cases),
+        "2 samples, 12 heads, head_dim 64, values 60 wide, 200 tokens, latent 6, rotary "
+        "2: no keys and no values are made",
+        memory,
         # The keys or the values of one head are 128 MiB; the latents are small.
         Budget(partial(call, b=1, h=2, d=4096, e=4096, m=8192, c=6, r=2), RIGHT),
-    ), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Five moves: absorb `w_k` into the query, score against latents and rotary keys, scale and softmax, mix the latents, multiply by "
-        "`w_v`.",
-        "The heads can be rows of one product: `(b, h, c) @ (b, c, m)`. The scale is `1 / sqrt(head_dim + rotary_dim)`, whatever "
-        "`latent_dim` is.",
-        '`scores = (torch.einsum("bhd,hdc->bhc", query, w_k.unflatten(0, (h, -1))) @ latent.mT + q_rotary @ k_rotary.mT) * scale`; '
-        '`weights = softmax(scores)`; `torch.einsum("bhc,hec->bhe", weights @ latent, w_v.unflatten(0, (h, -1)))`',
     ),
-)  # fmt: skip
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

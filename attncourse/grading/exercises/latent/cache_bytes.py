@@ -72,13 +72,5 @@ class Bytes(Number):
 
 
 EXERCISE = Exercise(
-    name="cache_bytes", title="The cache of DeepSeek-V2", kind="Predict",
-    points=1, difficulty=1, minutes=5,
-    needs="sections 'What changes' and 'What it costs' of chapter 9",
-    judge=Bytes(cache_bytes, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "What does one layer keep for one token? Not keys, and not values.",
-        "`512 + 64` numbers for all heads together, 2 bytes each.",
-        "`layers * tokens * (latent_dim + rotary_dim) * 2`",
-    ),
-)  # fmt: skip
+    name="cache_bytes", judge=Bytes(cache_bytes, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES
+)

@@ -73,13 +73,9 @@ class Crossover(Number):
 
 
 EXERCISE = Exercise(
-    name="crossover", answer="largest_n", title="Where plain overtakes absorbed", kind="Measure",
-    points=2, difficulty=3, minutes=15, needs="section 'What it costs' of chapter 9",
-    judge=Crossover(largest_n, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Write both counts as functions of n, with m fixed, and go up from `n = 1`.",
-        "Per head, plain: `4 m latent head_dim + 2 n m (2 head_dim + rotary)`. Absorbed: `4 n latent head_dim + 2 n m (2 latent + "
-        "rotary)`.",
-        "They are equal at `n = latent head_dim m / (latent head_dim + m (latent - head_dim))`; take the whole number below.",
-    ),
-)  # fmt: skip
+    name="crossover",
+    answer="largest_n",
+    judge=Crossover(largest_n, rtol=1e-9),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

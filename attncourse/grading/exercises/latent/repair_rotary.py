@@ -158,13 +158,9 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="repair_rotary", answer="repaired_scores", title="Turn the right part", kind="Repair",
-    points=3, difficulty=3, minutes=20, needs="section 'Why positions need a part of their own' of chapter 9",
-    judge=Turned(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Three lines are wrong: one turns what must not be turned, one forgets to turn, one counts.",
-        "The latent stays as it is. Both rotary parts are turned, each by its own position. How many products "
-        "does one score add up?",
-        "`latent = x @ w_c.T`; `k_rotary = rotary(x @ w_kr.T, positions)`; divide by `math.sqrt(head_dim + rotary_dim)`.",
-    ),
-)  # fmt: skip
+    name="repair_rotary",
+    answer="repaired_scores",
+    judge=Turned(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -196,15 +196,9 @@ MISTAKES += [Mistake(says, wrong) for says, wrong in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="causal_state", answer="state_step", title="One token, and a memory that does not grow", kind="Implement",
-    points=2, difficulty=2, minutes=15, needs="section 'Causal: a state for every token' of chapter 18",
-    judge=Reads(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Two sums are handed from token to token: of features of keys times values, a matrix, and of the features alone, a vector. A token "
-        "first writes itself into both, and then it reads.",
-        "`k[..., :, None] * value[..., None, :]` is what the token writes into the state. Which of the two axes does the query meet when "
-        "it reads?",
-        "`state = state + k[..., :, None] * value[..., None, :]`; `total = total + k`. The output is `(q[..., None, :] @ state)[..., 0, "
-        ":]`, divided by `(q * total).sum(dim=-1, keepdim=True)`.",
-    ),
-)  # fmt: skip
+    name="causal_state",
+    answer="state_step",
+    judge=Reads(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

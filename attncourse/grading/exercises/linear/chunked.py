@@ -157,18 +157,17 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="chunked", answer="linear_in_chunks", title="Neither all pairs nor a state for every token", kind="Implement",
-    points=3, difficulty=3, minutes=25, needs="section 'Causal: a state for every token' of chapter 18",
+    name="chunked",
+    answer="linear_in_chunks",
     judge=MemoryLimited(
-        Reads(definition, cases), "twice as many tokens take twice as much", lean,
-        Budget(lambda g: (*normal(g, *[(1, 1, 2**13, 48)] * 3), 64), ACCEPTED["a_loop_over_chunks"]),  # all pairs: 256 MiB
-    ), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "A query in the middle of a chunk reads two things: the chunks that are over, which are in the state, and the keys of its own chunk "
-        "that are not later than itself. When must the state get the keys of this chunk?",
-        "Put a 1 beside each value, and one state counts for you: its last column becomes the sum of the weights. What the state says and "
-        "what the chunk says are two sums; add them, and divide once.",
-        "For `q, k, v` of `x.split(size, dim=2)`: `read = q @ state + (q @ k.mT).tril() @ v`; then `state = state + k.mT @ v`. The output "
-        "is `read[..., :-1] / read[..., -1:]`, and `torch.cat` joins the chunks.",
+        Reads(definition, cases),
+        "twice as many tokens take twice as much",
+        lean,
+        # All pairs would be 256 MiB.
+        Budget(
+            lambda g: (*normal(g, *[(1, 1, 2**13, 48)] * 3), 64), ACCEPTED["a_loop_over_chunks"]
+        ),
     ),
-)  # fmt: skip
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -196,15 +196,9 @@ MISTAKES += alone(mistakes_of(RIGHT, limits))
 MISTAKES += [Mistake("The state that came in is changed in place; make a new one.", in_place)]
 
 EXERCISE = Exercise(
-    name="continue_state", answer="read_piece", title="Page two forgets page one", kind="Repair",
-    points=2, difficulty=2, minutes=15, needs="section 'A transformer that is an RNN' of chapter 18",
-    judge=Reads(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Read a text of 3 tokens at once, and then in three pieces of one token each. At which piece do the outputs part, and what does the state "
-        "lack there?",
-        "The state has two kinds of columns: sums of values, and in the last column a sum of weights. Which of them does the code read, and which of "
-        "them does it hand on?",
-        "Read everything at once: `read = q @ state + (q @ k.mT).tril() @ v`, where `v` has a 1 beside each value. Divide all columns but "
-        "the last by the last, and return `state + k.mT @ v` as well.",
-    ),
-)  # fmt: skip
+    name="continue_state",
+    answer="read_piece",
+    judge=Reads(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

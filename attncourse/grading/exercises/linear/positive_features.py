@@ -144,14 +144,9 @@ MISTAKES += [Mistake(says, numbers) for says, numbers in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="positive_features", answer="outcomes", title="A mean that lies outside of everything", kind="Predict",
-    points=2, difficulty=2, minutes=10, needs="section 'The exponential is in the way' of chapter 18",
-    judge=Each(outcomes, rtol=1e-3), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Three dot products first, with their signs. Then their sum. What happens to a weight that is above 0 when it is divided by a number below 0?",
-        "The weights are products over their sum, and the output is the weighted sum of 10, 20 and 30. For number 4 call the first number "
-        "of key 2 `x`: which `x` makes the sum of the three products 0?",
-        "The products are 2, -1 and -2. With `x` they are 2, -1 and `x - 4`. With relu the query is `(1, 0)`, so that each product is the "
-        "first number of a key.",
-    ),
-)  # fmt: skip
+    name="positive_features",
+    answer="outcomes",
+    judge=Each(outcomes, rtol=1e-3),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

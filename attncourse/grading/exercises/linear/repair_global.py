@@ -87,13 +87,9 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="repair_global", answer="causal_in_chunks", title="A model that has read the ending", kind="Repair",
-    points=2, difficulty=3, minutes=20, needs="sections 'Causal: a state for every token' and 'Find the bug' of chapter 18",
-    judge=Reads(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Take 4 tokens in chunks of 2, change the value of the last token, and see which outputs move. Which of them may?",
-        "Which tokens are in `state` while the first chunk is read? Which of them are taken out again, and which stay?",
-        "Begin with a state of zeros. In the loop the chunk first reads it, as it is, and then adds its own `k.mT @ v`, so that only what "
-        "is over is ever in it.",
-    ),
-)  # fmt: skip
+    name="repair_global",
+    answer="causal_in_chunks",
+    judge=Reads(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -171,14 +171,9 @@ MISTAKES += [Mistake(says, answer) for says, answer in (
 
 
 EXERCISE = Exercise(
-    name="repair_normalizer", answer="normalized", title="The first words whisper", kind="Repair",
-    points=2, difficulty=2, minutes=15, needs="sections 'The exponential is in the way' and 'Causal: a state for every token' of chapter 18",
-    judge=Reads(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Give every key the same value, 1. What should each output be, and what is it in each of the two branches?",
-        "A sum of weighted values is a mean once it is divided by the sum of the same weights. Which weights did query 0 use, and which "
-        "are in its total?",
-        "With `is_causal` the weights are those of the table after `tril`: `table.sum(dim=-1, keepdim=True)` is their sum. Without, the "
-        "total is `q @ k.sum(dim=2)[..., None]`.",
-    ),
-)  # fmt: skip
+    name="repair_normalizer",
+    answer="normalized",
+    judge=Reads(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

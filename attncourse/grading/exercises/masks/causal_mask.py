@@ -74,12 +74,8 @@ MISTAKES += [Mistake(says, answer) for says, answer in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="causal_mask", title="A causal mask", kind="Implement",
-    points=1, difficulty=1, minutes=5, needs="section 'Each word reads itself and the words before it' of chapter 2",
-    judge=Told(spec.causal, cases, gradients=False, tells=wrong_pair), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Draw the mask for 2 queries and 4 keys on paper. Query 0 reads key 0, query 1 keys 0 and 1.",
-        "Compare two vectors of positions: the queries as a column, the keys as a row.",
-        "Make the positions of the queries a column with `[:, None]`, and let broadcasting compare each with each.",
-    ),
-)  # fmt: skip
+    name="causal_mask",
+    judge=Told(spec.causal, cases, gradients=False, tells=wrong_pair),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -95,10 +95,8 @@ MISTAKES += [RIGHT.but(says, given=partial(given, real=real)) for says, real in 
 ]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="decoder_mask", title="The mask of a decoder", kind="Implement",
-    points=2, difficulty=2, minutes=10, needs="section 'Messages of different lengths need a second rule' of chapter 2",
-    judge=Told(definition, cases, gradients=False, tells=wrong_pair), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Write the two rules alone first. Which axes of `(b, 1, n, n)` does each of them need?",
-           "The causal rule needs the last two axes, the padding rule the first and the last; an axis of size 1 repeats.",
-           "Give the `lengths` three more axes of size 1, compare them with the key positions, and join both rules with `&`."),
-)  # fmt: skip
+    name="decoder_mask",
+    judge=Told(definition, cases, gradients=False, tells=wrong_pair),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

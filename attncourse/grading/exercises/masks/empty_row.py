@@ -139,11 +139,9 @@ MISTAKES += [RIGHT.but(says, **{"finish": unchanged, **steps}) for says, steps i
 MISTAKES += alone(mistakes_of(RIGHT, slips, without=("overflow hidden",)))
 
 EXERCISE = Exercise(
-    name="empty_row", answer="attention", title="The empty row", kind="Repair",
-    points=3, difficulty=3, minutes=20,
-    needs="section 'With the filler on the left, a row can be empty' of chapter 2",
-    judge=Told(definition, cases, tells=of_attention), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Find the empty rows before the softmax: `~mask.any(dim=-1, keepdim=True)`.",
-           "Repair the row at the latest in the weights, before they meet the values; safest before the softmax.",
-           "Give the softmax something harmless in the empty rows, and overwrite what it makes of them."),
-)  # fmt: skip
+    name="empty_row",
+    answer="attention",
+    judge=Told(definition, cases, tells=of_attention),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

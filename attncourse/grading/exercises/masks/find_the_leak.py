@@ -155,10 +155,9 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="find_the_leak", answer="first_leak", title="Find the leak", kind="Measure",
-    points=2, difficulty=3, minutes=15, needs="section 'Change one token and see who moves' of chapter 2",
-    judge=Counts(RIGHT, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("For one position i: put random numbers at all positions after i. The output at i must stay.",
-           "Work on a copy (`x.clone()`), so that `x` stays, and keep what the model says of the unchanged `x`.",
-           "Go through i from 0: noise after i, run the model, and look for the largest move of any number at i."),
-)  # fmt: skip
+    name="find_the_leak",
+    answer="first_leak",
+    judge=Counts(RIGHT, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

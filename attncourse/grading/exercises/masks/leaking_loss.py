@@ -62,13 +62,8 @@ MISTAKES = [Mistake(says, number) for says, number in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="leaking_loss", title="Too good to be true", kind="Predict",
-    points=1, difficulty=3, minutes=10,
-    needs="section 'A leak makes the loss look better' of chapter 2",
-    judge=Told(loss_of_a_perfect_cheater, rtol=2.045e-3, tells=guesses), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Go through the positions: which of them finds its own answer among the keys it may read?",
-        "All positions but the last read their answer and have loss 0. The last one must guess.",
-        "Write down the 16 losses, most of them 0. What does a guess among 50 tokens cost? Then take the mean.",
-    ),
-)  # fmt: skip
+    name="leaking_loss",
+    judge=Told(loss_of_a_perfect_cheater, rtol=2.045e-3, tells=guesses),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

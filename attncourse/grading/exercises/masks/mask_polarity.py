@@ -133,12 +133,9 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="mask_polarity", answer="to_attend", title="Four conventions, one meaning", kind="Repair",
-    points=2, difficulty=2, minutes=15, needs="section 'In the wild' of chapter 2",
-    judge=Conventions(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Ask of each convention: which entries hide? `True`, 0, minus infinity, or `False`.",
-        'Two of the four need no logic at all, and "hidden" is the opposite of "attend".',
-        "One branch for each name. Two of them compare with the one value that hides; the last line raises.",
-    ),
-)  # fmt: skip
+    name="mask_polarity",
+    answer="to_attend",
+    judge=Conventions(definition, cases, gradients=False),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -123,10 +123,9 @@ MISTAKES += alone([RIGHT.but(
 )])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="one_mask_per_sample", answer="attention_per_sample", title="One mask per sample", kind="Repair",
-    points=2, difficulty=2, minutes=10, needs="section 'Where it breaks: four bugs to find' of chapter 2",
-    judge=ByAxes(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Broadcasting aligns axes from the right. Write `(b, n, m)` under `(b, h, n, m)` and look.",
-           "A mask with three axes needs a fourth, of size 1, at the place of the heads.",
-           "Count the axes of the mask. Only with three of them put one in, behind the samples; leave the others alone."),
-)  # fmt: skip
+    name="one_mask_per_sample",
+    answer="attention_per_sample",
+    judge=ByAxes(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

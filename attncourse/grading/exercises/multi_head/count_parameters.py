@@ -81,13 +81,9 @@ MISTAKES = Mistakes(Mistake(says, number) for says, number in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="count_parameters", answer="parameters", title="Count the parameters", kind="Predict",
-    points=1, difficulty=1, minutes=5,
-    needs="section 'What do more heads cost?' of chapter 3",
-    judge=Matrices(count, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "A linear layer from a numbers to b numbers has `a * b` weights and b biases.",
-        "Head h projects 512 numbers to `512 / 16 = 32`. All 16 heads together project 512 to 512.",
-        "Four linear layers from 512 to 512, each with its bias.",
-    ),
-)  # fmt: skip
+    name="count_parameters",
+    answer="parameters",
+    judge=Matrices(count, rtol=1e-9),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -252,10 +252,9 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="head_dim", answer="RepairedAttention", title="Refuse a head_dim that does not fit", kind="Repair",
-    points=2, difficulty=2, minutes=10, needs="section 'Three small things that surprise people' of chapter 3",
-    judge=ClassFacts(LAYERS, Facts(of_the_constructor, NAMES)), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("The constructor is the only place where both numbers are known before any data comes.",
-           "`10 % 3` is 1, so 3 does not divide 10. But `12 % -3` is 0, and `9 % 0` raises `ZeroDivisionError`.",
-           "Refuse what is below 1 first, then what leaves a remainder, and only then call `super().__init__`."),
-)  # fmt: skip
+    name="head_dim",
+    answer="RepairedAttention",
+    judge=ClassFacts(LAYERS, Facts(of_the_constructor, NAMES)),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -255,11 +255,5 @@ MISTAKES += single([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="honest_plot", answer="HonestAttention", title="Plot the weights that were used", kind="Repair",
-    points=2, difficulty=3, minutes=15, needs="section 'Three small things that surprise people' of chapter 3",
-    judge=JUDGE, accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("There is one moment at which the weights are exactly those that meet the values.",
-           "Give a name to what `self.dropout` returns. Use it for the output, and return it.",
-           "Three lines: softmax of the scores with the mask; dropout on these weights; then mix with them and "
-           "return both."),
-)  # fmt: skip
+    name="honest_plot", answer="HonestAttention", judge=JUDGE, accepted=ACCEPTED, mistakes=MISTAKES
+)

@@ -87,13 +87,8 @@ MISTAKES = SHARED + [Mistake(says, answer) for says, answer in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="merge_heads", title="Merge the heads", kind="Repair",
-    points=2, difficulty=2, minutes=10, needs="section 'One product for all heads, and the trap in it' of chapter 3",
-    judge=Noticing(definition, partial(cases_of, calls=CALLS), look=moved("heads")), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "A reshape reads the numbers in the order in which they lie. Which axis moves fastest?",
-        "Next to each other must come: all numbers of head 0 at position 0, then head 1, still at position 0. So the heads must stand "
-        "right before `head_dim`.",
-        "First exchange heads and positions, then flatten the last two axes into one.",
-    ),
-)  # fmt: skip
+    name="merge_heads",
+    judge=Noticing(definition, partial(cases_of, calls=CALLS), look=moved("heads")),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

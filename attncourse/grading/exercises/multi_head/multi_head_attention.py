@@ -153,15 +153,10 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="multi_head_attention", title="Multi-head attention", kind="Implement",
-    points=3, difficulty=3, minutes=20, needs="section 'The formula, and ten lines that do it' of chapter 3",
-    judge=Noticing(definition, cases, look=weights_of("shares", behind="the values, or how they meet w_o")), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Four moves: project three times, split three times, attend, and multiply each head by its own part of `w_o`.",
-        "A matrix is `(out, in)`, as in `torch.nn.Linear`: the projection of `x` is `x @ w.T`. After the split, attention works on "
-        "`(batch, heads, n, head_dim)` without knowing about heads.",
-        "Make `q`, `k` and `v` with their matrices and cut each into heads. The weights are the softmax of `q @ k.mT`, divided by the "
-        "root of `head_dim`, not of `embed_dim`. Mix the values. Head h is what the columns `h * head_dim` to `(h + 1) * head_dim` of "
-        "`w_o` read: multiply it by these columns, turned.",
+    name="multi_head_attention",
+    judge=Noticing(
+        definition, cases, look=weights_of("shares", behind="the values, or how they meet w_o")
     ),
-)  # fmt: skip
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

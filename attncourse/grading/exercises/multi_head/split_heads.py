@@ -92,12 +92,8 @@ MISTAKES = SHARED + [Mistake(says, answer) for says, answer in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="split_heads", title="Split the width into heads", kind="Implement",
-    points=2, difficulty=1, minutes=10, needs="section 'One product for all heads, and the trap in it' of chapter 3",
-    judge=Noticing(spec.split_heads, partial(cases_of, calls=CALLS), look=moved("x")), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Two moves: cut the last axis in two, then exchange two axes.",
-        "`x.unflatten(-1, (num_heads, -1))` has shape `(batch, n, num_heads, head_dim)`.",
-        "Cut with `unflatten` as above, then transpose the axes of positions and heads, numbers 1 and 2.",
-    ),
-)  # fmt: skip
+    name="split_heads",
+    judge=Noticing(spec.split_heads, partial(cases_of, calls=CALLS), look=moved("x")),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -264,14 +264,9 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="train_reversal", answer="model", title="Train a model to read backwards", kind="Train",
-    points=3, difficulty=3, minutes=25,
-    needs="section 'Four questions at every position' of chapter 3",
-    judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("The position alone says which token is asked for: the model needs embeddings for tokens and for "
-           "positions, and one attention layer without a mask.",
-           "`x = token(tokens) + position(torch.arange(12))`; `x = x + attention(norm(x), norm(x), norm(x))`; `logits = "
-           "linear(norm2(x))`. Use `nn.MultiheadAttention(32, 1, batch_first=True)`.",
-           "Adam with `lr=3e-3`, 300 steps: `tokens = torch.randint(20, (128, 12))`; `loss = cross_entropy(model(tokens).flatten(0, 1), "
-           "tokens.flip(1).flatten())`."),
-)  # fmt: skip
+    name="train_reversal",
+    answer="model",
+    judge=Facts(facts, NAMES),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -102,18 +102,19 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="decode_without_copy", answer="decode_step", title="Decode without a copy", kind="Implement",
-    points=3, difficulty=3, minutes=20, needs="section 'One decoding step' of chapter 7",
+    name="decode_without_copy",
+    answer="decode_step",
     judge=MemoryLimited(
-        Noticing(spec.grouped_query_attention, partial(CASES, calls=CALLS), False, weights_of("outputs", "d")),
-        f"{MEASURED[0]}, no new tensor is as large as the cached keys", memory,
+        Noticing(
+            spec.grouped_query_attention,
+            partial(CASES, calls=CALLS),
+            False,
+            weights_of("outputs", "d"),
+        ),
+        f"{MEASURED[0]}, no new tensor is as large as the cached keys",
+        memory,
         Budget(lambda generator: normal(generator, *LARGE), RIGHT),
-    ), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "All heads ask the same keys. What is a head, seen from the keys?",
-        "`query[:, :, 0]` has shape `(batch, heads, head_dim)`: a matrix for each sample, with one row a head. `key[:, 0]` has one matrix "
-        "for each sample, too. Nothing needs to be repeated.",
-        "`rows = query[:, :, 0] / math.sqrt(query.size(-1))`; `weights = torch.softmax(rows @ key[:, 0].mT, dim=-1)`; `return (weights @ "
-        "value[:, 0])[:, :, None], weights[:, :, None]`.",
     ),
-)  # fmt: skip
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

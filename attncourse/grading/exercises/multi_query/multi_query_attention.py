@@ -123,15 +123,8 @@ MISTAKES = Mistakes([
 MISTAKES += alone(mistakes_of(RIGHT, slips, clamped, without=("values of head 0", "keys added")))
 
 EXERCISE = Exercise(
-    name="multi_query_attention", title="Multi-query attention", kind="Implement",
-    points=2, difficulty=2, minutes=15, needs="sections 'By hand' to 'The function' of chapter 7",
-    judge=Noticing(definition, CASES, look=weights_of("outputs", "d")), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "It is attention as you know it; only the shapes need a thought. Which axis do key and value "
-        "lack?",
-        "`key[:, None]` has shape `(batch, 1, m, d)` and broadcasts over the heads of the query. The causal mask is one `(n, m)` table "
-        "for all heads: `torch.ones(n, m, dtype=torch.bool).tril()`.",
-        "`scores = query @ key[:, None].mT / math.sqrt(query.size(-1))`, then `masked_fill(~mask, -torch.inf)` if `is_causal`, softmax "
-        "over the last axis, and `weights @ value[:, None]`.",
-    ),
-)  # fmt: skip
+    name="multi_query_attention",
+    judge=Noticing(definition, CASES, look=weights_of("outputs", "d")),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -115,13 +115,8 @@ COUNTS = (  # what is counted wrongly; of embed_dim, head_dim and bias
 MISTAKES = Mistakes(Mistake(says, lambda d, h, bias, f=f: f(d, d // h, bias)) for says, f in COUNTS)
 
 EXERCISE = Exercise(
-    name="param_count", title="Count what is learned", kind="Implement",
-    points=1, difficulty=1, minutes=10, needs="section 'What it costs' of chapter 7",
-    judge=Learned(definition, cases, floats=True), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Four linear layers. A layer from a numbers to b numbers has `a * b` weights, and b biases if it has any.",
-        "All four read `embed_dim` numbers. The query and the output projection are `embed_dim` wide, the key and the value projection as "
-        "wide as one head.",
-        "`rows = 2 * embed_dim + 2 * (embed_dim // num_heads)`; `return rows * (embed_dim + bias)`.",
-    ),
-)  # fmt: skip
+    name="param_count",
+    judge=Learned(definition, cases, floats=True),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

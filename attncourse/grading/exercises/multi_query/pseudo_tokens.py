@@ -234,14 +234,9 @@ MISTAKES += alone(RIGHT.but(says, **steps) for says, steps in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="pseudo_tokens", answer="RepairedAttention", title="Slices are not tokens", kind="Repair",
-    points=2, difficulty=3, minutes=15, needs="section 'What the source documents say' of chapter 7",
+    name="pseudo_tokens",
+    answer="RepairedAttention",
     judge=Told(Definition, "embed_dim num_heads", SIZES, lambda h, _, d: (h * d, h), calls),
-    accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "How wide is one KV head? How wide is what `kv_proj` makes of it?",
-        "The `-1` in the reshape counts whatever is there. With `kv_proj` as wide as two heads, one for the key and one for the value, it "
-        "counts the n tokens.",
-        "`self.kv_proj = torch.nn.Linear(embed_dim, 2 * self.head_dim)`; the rest may stay.",
-    ),
-)  # fmt: skip
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -84,13 +84,9 @@ MISTAKES = Mistakes(
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    name="what_shrinks", answer="factors", title="What shrinks?", kind="Predict",
-    points=1, difficulty=2, minutes=5, needs="section 'What it costs' of chapter 7",
-    judge=Factors(factors, decimals=2), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "What has a head axis that belongs to keys and values? What has one that belongs to queries?",
-        "Cache and two of the four projections belong to keys and values. Every query head still "
-        "multiplies with every key, and has a table of scores of its own.",
-        "`(8, 4 / (2 * (1 + 1 / 8)), 1, 1)`.",
-    ),
-)  # fmt: skip
+    name="what_shrinks",
+    answer="factors",
+    judge=Factors(factors, decimals=2),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -183,16 +183,9 @@ MISTAKES = Mistakes(
 MISTAKES += [Mistake(says, answer) for says, answer in WHOLE]
 
 EXERCISE = Exercise(
-    name="convolve_scores", answer="convolved_weights", title="Scores that ask their neighbours", kind="Implement",
-    points=3, difficulty=3, minutes=25, needs="section 'The future is set to zero first' of chapter 17",
-    judge=Tables(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "There are four steps, and the order matters: what must not count is set to 0, the kernel slides over the table, what "
-        "must not be read is set to minus infinity, and the softmax makes weights of the rest. Which token is query i, if the n queries are the last of m tokens?",
-        "`F.conv2d` with `groups=heads` takes a kernel of shape `(heads, 1, c_q, c_k)` and does not turn it around. How many zeros does "
-        "the table need to the left, to the right, above and below, so that place `(i, j)` sees `c_q - 1` earlier queries, no later one, "
-        "and as many keys on either side?",
-        "`scores.tril(m - n)`; `F.pad(table, (c_k // 2, c_k // 2, c_q - 1, 0))`; `F.conv2d(table, kernel[:, None], groups=heads)`; "
-        "`masked_fill` with minus infinity where key j is later than token `m - n + i`; `softmax(dim=-1)`.",
-    ),
-)  # fmt: skip
+    name="convolve_scores",
+    answer="convolved_weights",
+    judge=Tables(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -180,14 +180,9 @@ MISTAKES += [Mistake(says, numbers) for says, numbers in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="count_multi_token", answer="counts", title="What do the neighbours cost?", kind="Predict",
-    points=2, difficulty=2, minutes=10, needs="section 'What it costs' of chapter 17",
-    judge=Each(counts, rtol=1e-9), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "A kernel slides over one table of scores, and there is one table for each head. How large is a kernel, and does it know of features?",
-        "For one place of one head's table: the product adds up 64 products, the convolution 66, the mix one of each head. Each is one "
-        "multiplication and one addition. How many places are there?",
-        "Parameters: 12 kernels and a 12 by 12 matrix. FLOPs: 2 times 12 tables times 1,000 by 1,000 places, times what is added up at "
-        "one place.",
-    ),
-)  # fmt: skip
+    name="count_multi_token",
+    answer="counts",
+    judge=Each(counts, rtol=1e-9),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -127,13 +127,5 @@ MISTAKES += mistakes_of(
 )
 
 EXERCISE = Exercise(
-    name="differential_step", title="Take out what both have read", kind="Implement",
-    points=2, difficulty=2, minutes=15, needs="section 'One map minus another' of chapter 17",
-    judge=Maps(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Up to the softmax nothing is new: `2 h` heads make 2 h maps. What is left to do happens between maps that stand side by side.",
-        "`maps[:, ::2]` are the first maps of all pairs, `maps[:, 1::2]` the second ones. Both have as many heads as the values.",
-        "`maps` is the softmax of the scaled and masked scores; `weights = maps[:, ::2] - lam * maps[:, 1::2]`; `weights @ value`. "
-        "Nothing is set to 0 and nothing is divided afterwards.",
-    ),
-)  # fmt: skip
+    name="differential_step", judge=Maps(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES
+)

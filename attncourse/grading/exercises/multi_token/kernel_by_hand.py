@@ -174,15 +174,9 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="kernel_by_hand", answer="four_kernels", title="Kernels written by hand", kind="Implement",
-    points=3, difficulty=3, minutes=20, needs="section 'A kernel slides over the score table' of chapter 17",
-    judge=Reads(RIGHT, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Take the key that is to be read and put the middle of the last row on it. Which letters should stand where, seen from there? "
-        "And which of the queries asks for each of them?",
-        "A goes into the row above the last, B into the last row: the rows belong to those who ask. A column to the left of the middle "
-        "is one key before the one that is read. What is not wanted lowers a score: a number below 0.",
-        "With `c = c_k // 2`, head 0 has a 1 at `[-2, c - 1]` and a 1 at `[-1, c]`. For heads 1 and 2 slide both to where they see the "
-        "key that you want to read; head 3 differs from head 0 in one sign.",
-    ),
-)  # fmt: skip
+    name="kernel_by_hand",
+    answer="four_kernels",
+    judge=Reads(RIGHT, cases, gradients=False),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

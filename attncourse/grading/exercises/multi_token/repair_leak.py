@@ -185,15 +185,9 @@ MISTAKES += [Mistake(says, answer) for says, answer in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="repair_leak", answer="without_leaks", title="Three ways into the future", kind="Repair",
-    points=3, difficulty=4, minutes=25, needs="sections 'The future is set to zero first' and 'After the softmax: rows that no longer sum to 1' of chapter 17",
-    judge=Leaks(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Change the last token and see which outputs move. Do it with its query alone, with its key alone, and with its value alone: "
-        "each way tells of another leak.",
-        "Three questions. Which rows may the window see, if `c_q` is 3? What stands in the future when the first convolution comes? And "
-        "what stands there after the second one, whose window is centred in the keys?",
-        "Pad with `(c_q - 1, c_k // 2)` and keep the first n rows; set later pairs to 0 before the first convolution, to minus infinity "
-        "after it, and to 0 again after the second. The rows need not sum to 1.",
-    ),
-)  # fmt: skip
+    name="repair_leak",
+    answer="without_leaks",
+    judge=Leaks(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

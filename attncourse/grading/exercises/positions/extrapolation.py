@@ -73,13 +73,9 @@ MISTAKES = Mistakes(Mistake(says, numbers) for says, numbers in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="extrapolation", answer="far_shares", title="Further than ever seen", kind="Measure",
-    points=2, difficulty=2, minutes=10,
-    needs="section 'Longer than ever trained: what was never seen fails' of chapter 4",
-    judge=Shares(shares, decimals=4), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "The scores are equal, so the weights are the softmax of the bias alone, over the 256 distances.",
-        "`distance = torch.arange(256)`; the first bias is `-distance.clamp(max=31) / 8`, the second `-distance / 8`.",
-        "`weights = torch.softmax(bias, dim=0)`; the share is `weights[32:].sum()`.",
-    ),
-)  # fmt: skip
+    name="extrapolation",
+    answer="far_shares",
+    judge=Shares(shares, decimals=4),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

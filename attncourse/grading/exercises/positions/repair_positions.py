@@ -149,13 +149,9 @@ MISTAKES += [Mistake(says, lambda t, n, m, change=change: change(t, bias(t, n, m
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="repair_positions", answer="repaired_bias", title="A bias that wraps around", kind="Repair",
-    points=2, difficulty=2, minutes=15, needs="section 'Charge for the distance' of chapter 4",
-    judge=Noticing(definition, cases, look=columns), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Print the distances for `n = 1` and `m = 4`. The one query is the last position. What should stand there?",
-        "An index of -1 is the last column in Python, without an error. How far must all distances be moved so that none "
-        "is negative, and what happens to those that are too far?",
-        "`distance = torch.arange(m - n, m)[:, None] - torch.arange(m)`; clamp it to `-r` .. `r`, then add `r`.",
-    ),
-)  # fmt: skip
+    name="repair_positions",
+    answer="repaired_bias",
+    judge=Noticing(definition, cases, look=columns),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -202,13 +202,8 @@ MISTAKES += [Mistake(says, both(**options)) for says, options in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="rotary_step", title="Turn what is new", kind="Implement",
-    points=3, difficulty=3, minutes=20, needs="section 'Turn the query and the key' of chapter 4",
-    judge=Noticing(definition, cases, look=turned), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Where does new token t of sample b stand? Make a table `(batch, n)` of positions first.",
-        "Positions of shape `(batch, 1, n, 1)` times the `d / 2` speeds broadcast to one angle for each pair, the same in all heads. "
-        "`x[..., 0::2]` and `x[..., 1::2]` are the first and the second number of the pairs.",
-        "`torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)` puts the pairs back where they were.",
-    ),
-)  # fmt: skip
+    name="rotary_step",
+    judge=Noticing(definition, cases, look=turned),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -146,12 +146,8 @@ MISTAKES += [Mistake(says, lambda p, d, base, to=to: joined(waves(p, d, base, **
 ]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="sinusoid", title="Clocks, sines first", kind="Implement",
-    points=2, difficulty=2, minutes=10, needs="section 'Read the position from many clocks' of chapter 4",
-    judge=Noticing(definition, cases, gradients=False, look=halves), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "First make a table of angles: a row for each position, a column for each of the `width / 2` clocks.",
-        "`torch.arange(0, width, 2) / width` holds `2 c / width` for all clocks. The positions are a column: `[:, None]`.",
-        "`angles = positions[:, None] * base ** (-torch.arange(0, width, 2) / width)`, then `cat` the sines and cosines.",
-    ),
-)  # fmt: skip
+    name="sinusoid",
+    judge=Noticing(definition, cases, gradients=False, look=halves),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -167,14 +167,8 @@ MISTAKES += [Mistake(says, answer) for says, answer in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="t5_bucket", title="Sort distances into buckets", kind="Implement",
-    points=3, difficulty=3, minutes=20, needs="section 'Charge for the distance' of chapter 4",
-    judge=Noticing(definition, cases, gradients=False, look=sides), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Three questions, in this order: on which side is the key, how far is it, and is that below e?",
-        "The logarithm of 0 is minus infinity: use `clamp(min=e)` on the distances before you take it; `torch.where` picks the near ones "
-        "anyway.",
-        "`half = buckets // 2`; `e = half // 2`; `far = e + floor((half - e) * log(x / e) / log(furthest / e))`, at most `half - 1`; "
-        "`where(x < e, x, far) + half * (distance < 0)`, with `x = distance.abs()`.",
-    ),
-)  # fmt: skip
+    name="t5_bucket",
+    judge=Noticing(definition, cases, gradients=False, look=sides),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -92,11 +92,9 @@ MISTAKES = Mistakes(Mistake(says, partial(count, **steps)) for says, steps in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="hidden_sending", answer="hidden_from", title="When is sending hidden?", kind="Predict",
-    points=2, difficulty=3, minutes=15, needs="section 'Is sending hidden?' of chapter 12",
-    judge=Counts(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Count the bytes for n tokens, and the FLOPs for half of n times n pairs. Which of the two grows faster?",
-           "A token sends keys and values with 2 bytes a number and their gradients with 4: 12 bytes for each of `num_kv_heads * "
-           "head_dim` numbers. A pair takes 5 products of `2 * head_dim` FLOPs in every query head.",
-           "`12 n g d / bytes_per_second <= 5 n n h d / flops_per_second`. Solve for n and round up."),
-)  # fmt: skip
+    name="hidden_sending",
+    answer="hidden_from",
+    judge=Counts(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

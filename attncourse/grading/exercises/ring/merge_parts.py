@@ -197,13 +197,8 @@ MISTAKES = Mistakes(Mistake(says, partial(merge, **steps)) for says, steps in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="merge_parts", title="Merge any number of parts", kind="Implement",
-    points=3, difficulty=3, minutes=20, needs="section 'The merge' of chapter 12",
-    judge=Several(definition, cases, names=("the output", "the lse")), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("For one row you have p outputs and p numbers `lse`. If `exp(lse)` says how much a part has seen, how much of the whole is its "
-           "share?",
-           "`exp(lse_p)` divided by the sum of all `exp(lse)` is a softmax over the parts, `dim=0`. It is NaN in a row that is empty in "
-           "all of them, and an output that was never written must be replaced before it is multiplied by 0.",
-           "Two replacements come before the weighted sum over the parts: NaN among the shares, and outputs where `lse` is minus "
-           "infinity, become 0. For the `lse` of all, torch has a function that stays exact for large numbers."),
-)  # fmt: skip
+    name="merge_parts",
+    judge=Several(definition, cases, names=("the output", "the lse")),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

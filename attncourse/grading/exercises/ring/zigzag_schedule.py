@@ -139,12 +139,9 @@ MISTAKES = Mistakes(Mistake(says, partial(schedule, **steps)) for says, steps in
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="zigzag_schedule", answer="schedule", title="The schedule of a zigzag ring", kind="Implement",
-    points=2, difficulty=3, minutes=15, needs="section 'Zigzag gives all machines the same work' of chapter 12",
-    judge=Calls(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Write down for a ring of 3 which two pieces each machine holds. Whose keys does machine 2 have at step 1?",
-           "The own pieces are `rank` and `2 * world - 1 - rank`. At step s the keys are those of rank `(rank - s) % world`. Then compare "
-           "the number of a query piece with that of a key piece.",
-           "Three loops, over steps, own pieces and arriving pieces: 2 where the key piece is the earlier one, 1 where "
-           "both are the same, 0 otherwise."),
-)  # fmt: skip
+    name="zigzag_schedule",
+    answer="schedule",
+    judge=Calls(definition, cases, gradients=False),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -189,14 +189,9 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="cache_places", answer="read_cache", title="Where does a kept token stand?", kind="Repair",
-    points=3, difficulty=3, minutes=20, needs="section 'The cache that keeps the first ones' of chapter 15",
-    judge=Places(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Write the kept tokens down in the order of the text, say 0, 1, 19, 20, 21, 22, 23, and number them again from 0. "
-        "Which number does token 19 get, and which has the query?",
-        "The number of a token is how many of the others are older. The slots do not help: once they have been used "
-        "again, the newest token stands in the middle.",
-        "`places = (tokens[:, None] > tokens).sum(1)` for the keys. The query is the newest of them: its place is `len(tokens) - 1`.",
-    ),
-)  # fmt: skip
+    name="cache_places",
+    answer="read_cache",
+    judge=Places(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -175,14 +175,8 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="evict", title="Who leaves the cache?", kind="Implement",
-    points=2, difficulty=2, minutes=15, needs="section 'The cache that keeps the first ones' of chapter 15",
-    judge=Kept(definition, cases, gradients=False), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Join first, then decide. Of all tokens that are there now, new ones included, which may stay?",
-        "While there are at most `num_sinks + window` tokens, nobody leaves. Taking the first ones and the last ones would otherwise take "
-        "some of them twice.",
-        "`every = torch.cat([old, new], dim=2)`. If it is longer than `num_sinks + window`, join its first `num_sinks` tokens and its "
-        "last `window` tokens. The same for keys and values.",
-    ),
-)  # fmt: skip
+    name="evict",
+    judge=Kept(definition, cases, gradients=False),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

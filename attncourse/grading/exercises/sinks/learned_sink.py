@@ -215,14 +215,9 @@ def causal(query, key, value, sink, visible):
 
 
 EXERCISE = Exercise(
-    name="learned_sink", answer="sink_attention", title="A score for nothing", kind="Implement",
-    points=3, difficulty=3, minutes=20, needs="section 'Three cures, so that no token has to serve' of chapter 15",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "A head with 5 keys shares its weight among 6 scores. The sixth does not depend on the query, and what it gets "
-        "reaches no output.",
-        "One more column on the scores, `sink[:, None, None]` expanded to `(batch, heads, n, 1)`, then the softmax you know. It is never "
-        "empty, so a query that may read no key needs no special case.",
-        "`scores`, scaled and masked; `torch.cat` with the column, `dim=-1`; softmax; `weights[..., :-1]`; `weights @ value`.",
-    ),
-)  # fmt: skip
+    name="learned_sink",
+    answer="sink_attention",
+    judge=Calls(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

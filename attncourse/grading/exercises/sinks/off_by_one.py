@@ -196,14 +196,5 @@ MISTAKES += [Mistake(says, answer) for says, answer in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="off_by_one", title="One more in the denominator", kind="Implement",
-    points=2, difficulty=3, minutes=15, needs="section 'Three cures, so that no token has to serve' of chapter 15",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Think of the 1 as the exponential of one more score. Which score is that, and what would a plain softmax make of it?",
-        "Whoever subtracts a number M from all scores divides every exponential by `exp(M)`: the 1 as well. Which M keeps all of them at "
-        "1 or below, even where every score is minus infinity?",
-        "Either append a score of 0 along `dim`, take the softmax and drop its last entry; or let M be the larger of 0 and the largest "
-        "score of the row, and divide `exp(s - M)` by `exp(-M)` plus the sum of all `exp(s - M)`.",
-    ),
-)  # fmt: skip
+    name="off_by_one", judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES
+)

@@ -189,19 +189,15 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="linear_window", answer="linear_mix", title="A window that costs as much as everything", kind="Repair",
-    points=3, difficulty=3, minutes=25, needs="section 'Blocks that are never made' of chapter 13",
+    name="linear_window",
+    answer="linear_mix",
     judge=MemoryLimited(
-        Short(definition, cases), "twice as many tokens take twice as much", partial(grows_linearly, measured, 128),
-        Budget(lambda g: (*normal(g, *[(1, 1, 2**14, 1)] * 3), 6), ACCEPTED["blocks"]),  # all pairs: 1 GiB
-    ), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Take 4 queries in the middle of the sequence, numbers a to `a + 3`, and a window of 2. Which keys can any of them read? How many "
-        "are that, and does the number depend on n?",
-        "A loop over blocks of queries. A block from a to `b - 1` needs the keys from `a - w // 2` to `b - 1 + w // 2` as far as they "
-        "exist, and a small mask, because not every query of the block may read all of them.",
-        "`size = max(32, w // 2)`; `keys = key.split(size, 2)`, and query and value alike. Block number m of the queries reads "
-        "`torch.cat(keys[max(0, m - 1) : m + 2], 2)`, with scores hidden where `(i - j).abs() > w // 2`; i counts from `m * size`, and j "
-        "from `max(0, m - 1) * size`. Join the outputs with `torch.cat(..., 2)`.",
+        Short(definition, cases),
+        "twice as many tokens take twice as much",
+        partial(grows_linearly, measured, 128),
+        # All pairs would be 1 GiB.
+        Budget(lambda g: (*normal(g, *[(1, 1, 2**14, 1)] * 3), 6), ACCEPTED["blocks"]),
     ),
-)  # fmt: skip
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -127,14 +127,9 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="odd_window", answer="repaired_window", title="Lopsided, and sometimes empty", kind="Repair",
-    points=2, difficulty=2, minutes=15, needs="section 'The window by hand' of chapter 13",
-    judge=Calls(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Print `-5 // 2` and `-(5 // 2)`. Which of the two does the code compute, and which does it mean?",
-        "A softmax over nothing but minus infinity is `0 / 0`, which is NaN. Which weights should such a query have instead, so that its "
-        "output is 0?",
-        "`near.triu(-(window_size // 2)).tril(window_size // 2)` for the first fault; for the second one, replace NaN among the weights "
-        "by 0, after `masked_fill` and `softmax`.",
-    ),
-)  # fmt: skip
+    name="odd_window",
+    answer="repaired_window",
+    judge=Calls(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -186,15 +186,9 @@ MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="receptive_field", answer="heard_and_kept", title="How far back, and at what price?", kind="Predict",
-    points=2, difficulty=2, minutes=15, needs="section 'News travels one window per layer' of chapter 13",
-    judge=Counts(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Three layers with windows of 3, position 10: which positions does the top layer read? What had the lowest of them read, one "
-        "layer below?",
-        "A window of w reaches `w - 1` tokens back, and layer after layer the reaches add up, as far as there are tokens. A cache holds w "
-        "tokens, or all of them while there are fewer.",
-        "`first = 0` if there is a full layer, else `position` minus the sum of all `w - 1`, but at least 0; `kept` is the sum of `min(w, "
-        "position + 1)`, where a full layer counts `position + 1`.",
-    ),
-)  # fmt: skip
+    name="receptive_field",
+    answer="heard_and_kept",
+    judge=Counts(definition, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -187,14 +187,9 @@ MISTAKES.append(Mistake(
     "return a view of one memory.", roll.Joined))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="rolling_cache", answer="RepairedRolling", title="A token from the future", kind="Repair",
-    points=3, difficulty=3, minutes=20, needs="section 'A cache that rolls' of chapter 13",
-    judge=Facts(facts, tuple(dict(steps(RIGHT, 0)))), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Write down slots and positions for a window of 4 after 3, 4, 5 and 6 tokens. In which slot is the code wrong, and from when on?",
-        "The newest position is `length - 1`. Slot s holds the last position up to it that leaves the remainder s. And where does token "
-        "number `length + t` of a chunk belong?",
-        "Positions: `last = self.length - 1`; `last - (last - slots) % window`. Writing: keep the last `window` tokens of the chunk, and "
-        "write them to `memory[:, :, where]` with `where = positions % window` for the positions of these tokens.",
-    ),
-)  # fmt: skip
+    name="rolling_cache",
+    answer="RepairedRolling",
+    judge=Facts(facts, tuple(dict(steps(RIGHT, 0)))),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

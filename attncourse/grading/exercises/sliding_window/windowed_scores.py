@@ -186,19 +186,14 @@ MISTAKES = Mistakes([
 ])  # fmt: skip
 
 EXERCISE = Exercise(
-    name="windowed_scores", title="A narrow table", kind="Implement",
-    points=3, difficulty=3, minutes=25, needs="section 'The window by hand' of chapter 13",
+    name="windowed_scores",
     judge=MemoryLimited(
         Calls(band.definition, cases),
-        "twice as many tokens take twice as much", partial(grows_linearly, measured, 128),
-        Budget(lambda g: (*normal(g, *[(1, 1, 2**14, 1)] * 2), 3, 2), band.RIGHT),  # all band.pairs: 1 GiB
-    ), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=(
-        "Write down for `n = 5`, `left = 2` and `right = 1` which key stands in which column of which row. In how many of them is there "
-        "none?",
-        "Either pick the keys of every row by a table of indices `(n, left + 1 + right)`, or make one column after the other: column c "
-        "multiplies each query with the key that stands `c - left` places behind it.",
-        "`j = torch.arange(n)[:, None] - left + torch.arange(left + 1 + right)`; `key[:, :, j.clamp(0, n - 1)]` has the shape `(batch, "
-        "heads, n, columns, head_dim)`. Multiply, add up over the last axis, scale, and fill where j is no key.",
+        "twice as many tokens take twice as much",
+        partial(grows_linearly, measured, 128),
+        # All pairs would be 1 GiB.
+        Budget(lambda g: (*normal(g, *[(1, 1, 2**14, 1)] * 2), 3, 2), band.RIGHT),
     ),
-)  # fmt: skip
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -231,12 +231,9 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="causal_decoder", answer="reads_ahead", title="How far ahead does it read?", kind="Measure",
-    points=2, difficulty=3, minutes=20, needs="section 'Find the bug' of chapter 5",
-    judge=Counts(RIGHT, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Change one word j, and see which outputs before j move. Do it for every j.",
-           "What must you write over the word? A number that is added to all its features, or a factor, is taken out by a norm. "
-           "`torch.randn_like` is not.",
-           "`before = decoder(said, memory)`; for each j: `other = said.clone()`; `other[:, j] = torch.randn_like(other[:, j])`; the "
-           "outputs `i < j` that moved by more than 1e-8 read `j - i` ahead."),
-)  # fmt: skip
+    name="causal_decoder",
+    answer="reads_ahead",
+    judge=Counts(RIGHT, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

@@ -149,10 +149,8 @@ MISTAKES = Mistakes(Mistake(says, partial(mask, **steps)) for says, steps in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="cross_attention_mask", title="The mask of a cross-attention", kind="Implement",
-    points=1, difficulty=2, minutes=10, needs="section 'Find the bug' of chapter 5",
-    judge=Noticing(definition, cases, gradients=False, look=look), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Rows are the words that are written, columns those that are read. Which of the two decide?",
-           "`source != pad` is `(b, m)` and `True` where a word may be read. Two axes are missing, after the first.",
-           "`(source != pad)[:, None, None].expand(-1, 1, n, -1)`."),
-)  # fmt: skip
+    name="cross_attention_mask",
+    judge=Noticing(definition, cases, gradients=False, look=look),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

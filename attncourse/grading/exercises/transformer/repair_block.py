@@ -224,12 +224,9 @@ MISTAKES += [Mistake(says, wrong(**steps)) for says, steps in (
 )]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="repair_block", answer="repaired_layer", title="A decoder layer that forgets", kind="Repair",
-    points=2, difficulty=3, minutes=15, needs="section 'The decoder reads two sequences' of chapter 5",
-    judge=Calls(layer, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Follow `x` from the top to the bottom of the layer. Which lines replace it, and which add to it?",
-           "Three lines of the same form are enough. A norm changes what a part reads, never what is carried on, "
-           "and the memory has no norm here.",
-           "`first, second, third = norms`; `x = x + self_attend(first(x))`, then `x + cross_attend(second(x), memory)`, then the third "
-           "line of the same form."),
-)  # fmt: skip
+    name="repair_block",
+    answer="repaired_layer",
+    judge=Calls(layer, cases),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)

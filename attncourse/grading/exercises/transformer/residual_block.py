@@ -205,10 +205,5 @@ MISTAKES = Mistakes(Mistake(says, answer) for says, answer in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="residual_block", title="A block around any part", kind="Implement",
-    points=2, difficulty=2, minutes=15, needs="section 'The layer, line by line' of chapter 5",
-    judge=Blocks(residual_block, cases), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Write the norm first, as a small function of one tensor, and try it on a vector of equal numbers.",
-           "`centred = y - y.mean(-1, keepdim=True)`; the variance is `centred.square().mean(-1, keepdim=True)`.",
-           "`x + part(norm(x)) if norm_first else norm(x + part(x))`."),
-)  # fmt: skip
+    name="residual_block", judge=Blocks(residual_block, cases), accepted=ACCEPTED, mistakes=MISTAKES
+)

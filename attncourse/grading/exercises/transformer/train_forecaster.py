@@ -210,13 +210,9 @@ MISTAKES = Mistakes(Mistake(says, model) for says, model in (
 ))  # fmt: skip
 
 EXERCISE = Exercise(
-    name="train_forecaster", answer="forecaster", title="Train a forecaster", kind="Train",
-    points=3, difficulty=3, minutes=30, needs="section 'Numbers instead of words' of chapter 5",
-    judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES,
-    hints=("Lift each value to a vector with `nn.Linear(1, width)`, add a vector for its position, run two encoder layers, and read the 8 "
-           "numbers off one position.",
-           "`nn.TransformerEncoderLayer(32, 4, 128, dropout=0.0, batch_first=True, norm_first=True)`, twice, with a learned "
-           "`nn.Embedding(24, 32)` for the positions and `nn.Linear(32, 8)` at the end.",
-           "Adam with `lr=3e-3`, 400 steps of 64 new signals each, and `torch.nn.functional.mse_loss` against the next 8 values without "
-           "noise."),
-)  # fmt: skip
+    name="train_forecaster",
+    answer="forecaster",
+    judge=Facts(facts, NAMES),
+    accepted=ACCEPTED,
+    mistakes=MISTAKES,
+)
