@@ -2,18 +2,19 @@
 
 import base64
 import io
+from typing import Any
 
-import matplotlib as mpl
+from cycler import cycler
 from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
 DPI = 150
 INK, PALE, ACCENT = "#24292f", "#eef1f4", "#b85000"
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 11,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": mpl.cycler(color=["#0b5394", "#d95f02", "#1b7837", "#7b3294", "#444444"]),
+    "axes.prop_cycle": cycler(color=["#0b5394", "#d95f02", "#1b7837", "#7b3294", "#444444"]),
     "hatch.color": "#9aa0a6",
     "hatch.linewidth": 0.6,
     "lines.linewidth": 2,

@@ -37,7 +37,10 @@ def passage(where: str, first: str, last: str) -> str:
         ValueError: there is no such function or line; the code has changed, and the text beside it must too.
     """
     module, _, name = where.rpartition(".")
-    source = Path(find_spec(module).origin).read_text(encoding="utf-8")
+    spec = find_spec(module)
+    if not spec or not spec.origin:
+        raise ValueError(f"expected a module {module} with source; there is none")
+    source = Path(spec.origin).read_text(encoding="utf-8")
     nodes = [x for x in ast.parse(source).body if getattr(x, "name", "") == name]
     if not nodes:
         raise ValueError(f"expected a function {name} in {module}; it has none")
@@ -72,12 +75,11 @@ class Passages:
 
 
 def _without_docstrings(source: str) -> str:
-    source = textwrap.dedent(source)
-    lines = source.rstrip().split("\n")
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
-            doc = node.body[0]
-            for number in range(doc.lineno, doc.end_lineno + 1):
-                lines[number - 1] = None
-    kept = [line for line in lines if line is not None]
-    return "\n".join(kept)
+    source = textwrap.dedent(source).rstrip()
+    scopes = (
+        x for x in ast.walk(ast.parse(source)) if isinstance(x, ast.FunctionDef | ast.ClassDef)
+    )
+    docs = [scope.body[0] for scope in scopes if ast.get_docstring(scope)]
+    hidden = {k for doc in docs for k in range(doc.lineno, (doc.end_lineno or doc.lineno) + 1)}
+    lines = enumerate(source.split("\n"), start=1)
+    return "\n".join(line for number, line in lines if number not in hidden)

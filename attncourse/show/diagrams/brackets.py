@@ -25,8 +25,8 @@ def two_orders(n: int, d: int, caption: str = "") -> Figure:
     width = max(sum(_room(x) for x in row) for row in rows.values())
     with mpl.rc_context(STYLE):
         canvas, ax = blank(4.4, 4.4 * (2 * n + 7.8) / width)
-        for k, (title, row) in enumerate(rows.items()):
-            middle, x = -k * (n + 4.1), 0.0
+        for number, (title, row) in enumerate(rows.items()):
+            middle, x = -number * (n + 4.1), 0.0
             ax.text(
                 0, middle + n / 2 + 1.5, title, ha="left", va="bottom", color=INK, fontsize=10.5
             )

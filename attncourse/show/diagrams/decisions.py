@@ -23,7 +23,8 @@ def decisions(tree: Any, caption: str = "") -> Figure:
     with mpl.rc_context(STYLE):
         canvas, ax = blank(WIDTH, height)
         ax.set(xlim=(0, WIDTH), ylim=(height, 0))
-        y, starts = 0.0, {}
+        y = 0.0
+        starts: dict[int, float] = {}
         for depth, answer, choice, lines in rows:
             x, middle = INDENT * depth, y + LINE / 2
             if depth:

@@ -40,8 +40,8 @@ def over_position(
             ends = _apart({name: y[-1] for name, y in curves.items()})
             for (name, y), style in zip(curves.items(), ("-", "--", "-."), strict=False):
                 (line,) = ax.plot(positions, y, style, label=name)
-                at = (positions[-1], ends[name])
-                ax.annotate(name, at, (6, 0), textcoords="offset points", va="center",
+                end = (positions[-1], ends[name])
+                ax.annotate(name, end, (6, 0), textcoords="offset points", va="center",
                             color=line.get_color(), annotation_clip=False)  # fmt: skip
             for at in events:
                 ax.axvline(at, color=INK, linestyle=":", linewidth=1.2)

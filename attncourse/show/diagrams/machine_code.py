@@ -16,15 +16,16 @@ def under_way(code: str) -> list[tuple[int, int]]:
 
     A group runs beside what follows it. What is not waited for runs on into the next turn, from 0 on.
     """
-    running, found = [], []
+    running: list[int] = []
     for _ in range(2):
-        begun, found = None, []
+        begun: int | None = None
+        found: list[tuple[int, int]] = []
         running = [0 for _ in running]
         for k, x in enumerate(code):
-            if x in "pq" and begun is None:
-                begun = k
             if x == "q":
-                running, begun = [*running, begun], None
+                running, begun = [*running, k if begun is None else begun], None
+            if x == "p" and begun is None:
+                begun = k
             if x in "yz":
                 left = min(len(running), "zy".index(x))
                 found += [(start, k) for start in running[: len(running) - left]]

@@ -1,5 +1,7 @@
 """Tables of numbers in the colours of score maps: kernels, and rows of numbers below a row of words."""
 
+from collections.abc import Sequence
+
 import matplotlib as mpl
 from jaxtyping import Float
 from matplotlib.figure import Figure as Canvas
@@ -77,7 +79,7 @@ def word_rows(
     return Figure(canvas, f"{len(words)} words, and rows of numbers below. {told}.", caption)
 
 
-def canvas_of(left: float, right: float, top: float, bottom: float, columns: list[str] = ()):
+def canvas_of(left: float, right: float, top: float, bottom: float, columns: Sequence[str] = ()):
     """Axes without a frame, row 0 at the top; one unit is one cell; room above for the columns' names."""
     cell = min(WIDTH / (right - left), CELL)
     longest = max(map(len, columns), default=0)
@@ -96,8 +98,8 @@ def numbers(ax, left: float, top: float, texts, table, hidden=None, most=None) -
         for c, x in enumerate(row):
             shut = hidden is not None and hidden[r][c]
             face = PALE if shut else AROUND_ZERO(0.5 + 0.5 * x / most)
-            place = Rectangle((left + c, top + r), 1, 1, fc=face, ec=INK, lw=0.7)
-            place.set_hatch("////" if shut else None)
+            hatch = "////" if shut else None
+            place = Rectangle((left + c, top + r), 1, 1, fc=face, ec=INK, lw=0.7, hatch=hatch)
             ax.add_patch(place)
             if not shut and texts[r][c]:
                 ink = "white" if abs(x) > 0.7 * most else INK

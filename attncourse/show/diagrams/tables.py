@@ -79,7 +79,11 @@ def one_row(
             _write(ax, 2.5, k, f"{scores[k]:.2f}")
             ax.add_patch(
                 Rectangle(
-                    (2.9, k - 0.32), 1.2 * weights[k], 0.64, color=ROLES["output"], linewidth=0
+                    (2.9, k - 0.32),
+                    1.2 * weights[k].item(),
+                    0.64,
+                    color=ROLES["output"],
+                    linewidth=0,
                 )
             )
             ax.text(3 + 1.2 * weights[k].item(), k, f"{weights[k]:.0%}", va="center", fontsize=10)

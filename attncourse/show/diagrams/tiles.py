@@ -1,5 +1,7 @@
 """The tiles of a causal pass: which are left out, which are whole, and which need a mask."""
 
+from typing import Any
+
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch, Rectangle
@@ -21,7 +23,7 @@ def causal_tiles(
     down, across = n // rows, n // columns
     counts = {kind: list(kinds.values()).count(kind) for kind in ("plain", "masked")}
     left_out = down * across - sum(counts.values())
-    looks = {
+    looks: dict[str, dict[str, Any]] = {
         "plain": {"facecolor": BLUE},
         "masked": {"facecolor": ACCENT},
         "left out": {"facecolor": "white", "hatch": "////"},

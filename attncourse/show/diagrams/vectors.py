@@ -1,5 +1,7 @@
 """Words as arrows, and who takes how much from whom."""
 
+from typing import Any
+
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Arc
@@ -33,9 +35,15 @@ def arcs(words: list[str], weights: list[float], reader: int, caption: str = "")
             width = abs(x - middles[reader])
             if k != reader:
                 middle, height = (x + middles[reader]) / 2, 2.2 + 10 * width / right
-                style = {"linewidth": 0.8 + 9 * w, "color": ACCENT, "alpha": 0.35 + 0.65 * w}
+                style: dict[str, Any] = {
+                    "linewidth": 0.8 + 9 * w,
+                    "color": ACCENT,
+                    "alpha": 0.35 + 0.65 * w,
+                }
                 ax.add_patch(Arc((middle, 1), width, height, theta1=0, theta2=180, **style))
-            bold = {"fontweight": "bold", "color": ACCENT} if k == reader else {"color": INK}
+            bold: dict[str, Any] = (
+                {"fontweight": "bold", "color": ACCENT} if k == reader else {"color": INK}
+            )
             ax.text(x, 0, word, ha="center", va="center", fontsize=13, **bold)
             ax.text(x, -1.7, f"{w:.0%}", ha="center", va="center", fontsize=10, color=INK)
     taken = ", ".join(f"{word} {w:.0%}" for word, w in zip(words, weights, strict=True))
