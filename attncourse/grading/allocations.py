@@ -1,4 +1,4 @@
-"""How large the tensors are that a function makes on its way, wherever it runs."""
+"""Sizes of the tensors that a call creates, in this process or in another."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,13 +11,13 @@ NO_TENSORS = {int, float, bool, str, type(None), torch.dtype, torch.device}
 
 
 class Allocations(NamedTuple):
-    """What a call has made, in numbers (not bytes) of the memory that a tensor stands on.
+    """Sizes of the tensors that a call created: elements (not bytes) of the storage behind each tensor.
 
     Args:
-        largest: of all results of operations, views of the inputs included.
-        new: of those whose memory is not that of an input.
-        how: the operation that made the largest new one, and its shape.
-        total: of all results together, but for views of what an operation was given.
+        largest: size of the largest result of an operation, views of the inputs included.
+        new: size of the largest result whose storage is no input's.
+        how: the operation that created the largest new result, and its shape.
+        total: sum of all results, but for views of an operation's arguments.
     """
 
     largest: int = 0
@@ -27,7 +27,7 @@ class Allocations(NamedTuple):
 
 
 class AllocationRecorder(TorchDispatchMode):
-    """Remembers the largest tensors that operations return."""
+    """Dispatch mode that records the sizes of the tensors that operations return."""
 
     def __init__(self, inputs: tuple):
         super().__init__()
@@ -36,7 +36,7 @@ class AllocationRecorder(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: only to keep its compiler away from here, torch would import it, which takes seconds."""
+        """False: torch would import its compiler, for seconds, only to tell it to skip this mode."""
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -48,7 +48,7 @@ class AllocationRecorder(TorchDispatchMode):
         return out
 
     def see(self, x: Tensor, func: Any, given: set[int]) -> None:
-        """Take one result into account."""
+        """Record one result."""
         memory = x.untyped_storage()
         numbers = memory.nbytes() // x.element_size()
         largest, new, how, total = self.made
@@ -60,19 +60,19 @@ class AllocationRecorder(TorchDispatchMode):
 
 
 def stored(x: Any) -> bool:
-    """Is this a plain tensor, whose numbers stand somewhere?"""
+    """True for a strided tensor with storage."""
     return isinstance(x, Tensor) and x.layout == torch.strided and not x.is_meta
 
 
 def memories(objects: Any) -> set[int]:
-    """Where the plain tensors among these objects, and in their lists, keep their numbers."""
+    """Storage addresses of the strided tensors among these objects, nested lists and dictionaries included."""
     found: set[int] = set()
     _collect(objects, found)
     return found
 
 
 def _collect(x: Any, found: set[int]) -> None:
-    """By hand: the trees of torch take longer than most operations that are recorded."""
+    """Written by hand: torch.utils._pytree takes longer than most operations that are recorded."""
     if isinstance(x, Tensor):
         if stored(x):
             found.add(x.untyped_storage().data_ptr())
@@ -80,14 +80,14 @@ def _collect(x: Any, found: set[int]) -> None:
         _collect(tuple(x.values()), found)
     elif isinstance(x, tuple | list):
         for part in x:
-            if type(part) not in NO_TENSORS:  # most are sizes and places
+            if type(part) not in NO_TENSORS:  # most arguments are sizes and indices
                 _collect(part, found)
 
 
 def made_by(function: Callable, *args: Any) -> Allocations:
-    """Call the function without gradients and record what it makes; what a layer stores is not made."""
-    layer = isinstance(function, nn.Module)
-    held = [*function.parameters(), *function.buffers()] if layer else []
+    """Sizes recorded during a call without gradients; parameters and buffers of a layer count as inputs."""
+    is_layer = isinstance(function, nn.Module)
+    held = [*function.parameters(), *function.buffers()] if is_layer else []
     with torch.no_grad(), AllocationRecorder((args, held)) as recorder:
         function(*args)
     return recorder.made

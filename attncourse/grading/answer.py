@@ -1,4 +1,4 @@
-"""The answer to a function exercise: one that runs here, or one that lives in another process."""
+"""Answers to function exercises: functions of this process, and proxies of functions in another one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from attncourse.grading.allocations import Allocations, made_by
 
 @dataclass(frozen=True)
 class Question:
-    """One call, and what is wanted of it.
+    """One call of an answer.
 
     Args:
-        args, kwargs: the answer gets copies of them.
-        gradients: also the gradients of all ``args`` of floating point.
-        beside: tensors that the answer holds anyway, such as its parameters: gradients of those that want
-            some, and whether they were left alone.
+        args, kwargs: arguments; the answer gets copies.
+        gradients: True asks for the gradients of all floating-point ``args``, too.
+        beside: tensors that the answer holds, such as its parameters: the outcome has the gradients of those
+            that require one, and names those that the call changed.
     """
 
     args: tuple
@@ -31,13 +31,12 @@ class Question:
 
 
 class Outcome(NamedTuple):
-    """What one call gave.
+    """The outcome of one call.
 
     Args:
-        output: as it was returned.
-        gradients: of each input in turn, None where none can reach it; or the error that they raised.
-        changed: the places of the tensors, among all of the call, and behind them of the lists among ``args``, that
-            are not what they were.
+        output: the return value.
+        gradients: of each input in turn, None where no graph leads to the input; or the error of the backward pass.
+        changed: indices of the arguments that the call changed, into all tensors followed by the lists of ``args``.
     """
 
     output: Any
@@ -46,19 +45,19 @@ class Outcome(NamedTuple):
 
 
 class Answer(Protocol):
-    """What judges ask of an answer."""
+    """The interface between judges and answers."""
 
     def results(self, calls: list[Question]) -> list[Callable[[], Outcome]]:
-        """For each call a function that gives its outcome, or raises what it raised."""
+        """One function for each call: it returns the outcome, or raises the error of the call."""
 
     def allocations(self, *args: Any) -> Allocations:
-        """How large the tensors are that a call makes on its way."""
+        """Sizes of the tensors that a call creates."""
 
 
 class RemoteAnswer(ABC):
-    """An answer in another process. Only explicit subclasses count: a submission cannot pretend to be one.
+    """An answer in another process. Only explicit subclasses count, so a submission cannot pretend to be one.
 
-    It can lie about its allocations, so it must also give its result under a limit of memory.
+    The other process can lie about allocations, so the result must also be had under a memory limit.
     """
 
     @abstractmethod
@@ -69,10 +68,10 @@ class RemoteAnswer(ABC):
 
     @abstractmethod
     def within(self, most_bytes: int, *args: Any) -> Any:
-        """The result of a call that may take so many bytes beyond its arguments.
+        """The result of a call that is limited to ``most_bytes`` beyond its arguments.
 
         Raises:
-            Exception: the call takes more.
+            Exception: the call exceeds the limit.
         """
 
 
@@ -102,14 +101,14 @@ def as_answer(answer: Callable) -> Answer:
 
 
 def look(function: Callable, question: Question) -> Outcome:
-    """Call a function on copies, in the process in which it lives."""
+    """The outcome of a call on copies of the arguments, in the process of the function."""
     torch.default_generator.manual_seed(0)  # torch.manual_seed formats a stack, three times
     args = [_copy(x, question.gradients) for x in question.args]
     kwargs = {name: _copy(x, False) for name, x in question.kwargs.items()}
     given = tensors_in((*args, *kwargs.values(), *question.beside))
     before, inputs = [x.detach().clone() for x in given], [x for x in given if x.requires_grad]
     output = function(*args, **kwargs)
-    gradients = []
+    gradients: list[Tensor | None] | BaseException = []
     if question.gradients:
         try:
             gradients = gradients_of(output, inputs)
@@ -134,12 +133,12 @@ def lists_in(values: Any) -> list[list | dict]:
 def _alike(x: list | dict, y: list | dict) -> bool:
     try:
         return bool(x == y)
-    except Exception:  # of tensors, for example
+    except Exception:  # the comparison of tensors inside, for example
         return True
 
 
 def _copy(x: Any, wants_gradient: bool) -> Any:
-    """A copy that may be changed in place, so no leaf of the graph."""
+    """A copy; never a leaf of the graph, so it may be changed in place."""
     if not isinstance(x, Tensor):
         return deepcopy(x) if isinstance(x, list | dict) else x
     copy = x.detach().clone()

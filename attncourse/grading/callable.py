@@ -1,4 +1,4 @@
-"""Can an answer be called as the exercise calls it? Known without calling it, so it is said once and in words."""
+"""Whether an answer takes the arguments of the exercise, found from its signature before the first call."""
 
 import inspect
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from torch import Tensor
 
 from attncourse.grading.observe import Case
 
-signature = lru_cache(inspect.signature)  # it takes as long as many a call
+signature = lru_cache(inspect.signature)  # inspecting takes longer than many a call
 
 
 def no_function(answer: Any, spec: Callable, cases: list[Case]) -> str:
-    """Why an answer cannot be called like the definition in any of the cases; '' where it can be."""
+    """Why an answer cannot take the arguments of any case; '' where it can."""
     if not callable(answer) or isinstance(answer, Tensor | tuple | list):
         kind = type(answer).__name__
         return f"expected a function, got {kind}; pass the function itself, uncalled"
@@ -25,16 +25,16 @@ def no_function(answer: Any, spec: Callable, cases: list[Case]) -> str:
 
 
 def takes(answer: Callable, args: tuple, kwargs: dict[str, Any]) -> bool:
-    """May it be called with these arguments, as far as can be known without calling it?"""
+    """False if the signature does not fit these arguments."""
     try:
         inspect.signature(answer).bind(*args, **kwargs)
     except TypeError:
         return False
-    except Exception:  # it has no signature, or one that cannot be told
+    except Exception:  # no signature, or one that cannot be read
         return True
     return True
 
 
 def takes_what(answer: Callable) -> str:
-    """The arguments of a function, as it was written."""
+    """The parameters of a function, as written in its definition."""
     return f"({', '.join(map(str, inspect.signature(answer).parameters.values()))})"

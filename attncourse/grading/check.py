@@ -27,14 +27,14 @@ class CheckFailed(AssertionError):
     """Raised by `check` for a wrong answer, so that a run of the notebook notices."""
 
     def _render_traceback_(self) -> list[str]:
-        """IPython asks for this: the report above says it all, so no stack is shown."""
+        """IPython's hook for the traceback: the message alone, as the report above has the details."""
         return [str(self)]
 
 
 def check(name: str, answer: Any) -> None:
-    """Judge an answer and show a report: the property that failed, and what it most resembles.
+    """Judge an answer and show a report: the property that failed, and the most likely mistake.
 
-    An answer that is or calls the course's own code is refused: that is what you are to write.
+    An answer that is or calls the course's own code is refused: that code is for you to write.
 
     Args:
         name: the exercise, for example ``"split_heads"``.
@@ -92,17 +92,17 @@ def status(chapter: str = "") -> None:
 
 
 def most_likely(verdict: Verdict) -> str:
-    """The mistake that the answer resembles, as a sentence; '' where none does."""
+    """The diagnosis as a sentence; '' where there is none."""
     return f"Most likely: {verdict.diagnosis}" if verdict.diagnosis else ""
 
 
 def shown(verdict: Verdict) -> list[str]:
-    """What a student reads of a verdict, below its headline."""
+    """The lines below a verdict's headline, for the student."""
     return [*filter(None, [most_likely(verdict)]), *details(verdict)]
 
 
 def details(verdict: Verdict) -> list[str]:
-    """What to do about a stub, and the first findings."""
+    """The first findings; for a stub, the task first."""
     lines = list(verdict.findings[:SHOWN_FINDINGS])
     if verdict.status == "not attempted":
         title = load(verdict.name).title

@@ -1,7 +1,8 @@
-"""What can be seen of an answer, and how it differs from what was expected."""
+"""Observations of an answer, and how they differ from the expected ones."""
 
+import linecache
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 # Inputs are float32, the spec is compared in float64: loose enough for any right style.
 RTOL, ATOL = 1e-3, 1e-4
 NO_NUMBERS = str, bytes, bool, complex, list, tuple, dict, type(None)
+LIBRARIES = ("torch", "attncourse", "attngrade", "numpy", "functools", "contextlib", "inspect")
 NO_GRADIENT = "no gradient reaches it"
 
 
@@ -24,27 +26,46 @@ class Close:
 
 @dataclass(frozen=True)
 class Raised:
-    """An error instead of a result. Where none was expected to say anything, its kind decides."""
+    """An error instead of a result. Where the expected error has no message, the kind decides."""
 
     kind: str
     message: str = ""
+    line: str = field(default="", compare=False)  # of the answer's own code
 
     @classmethod
     def by(cls, error: BaseException) -> "Raised":
-        """Named after the nearest kind that Python knows, so that subclasses count."""
+        """Named after the nearest built-in class, so subclasses count as their base."""
         kind = next(c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins")
         try:
-            return cls(kind, str(error))
-        except Exception:  # an error that cannot say what it is
-            return cls(kind, type(error).__name__)
+            message = str(error)
+        except Exception:  # its __str__ raises
+            message = type(error).__name__
+        return cls(kind, message, own_line(error))
+
+    @property
+    def where(self) -> str:
+        """The line of the answer that raised, as the end of a sentence; '' where it is not known."""
+        return f"; in {self.line}" if self.line else ""
+
+
+def own_line(error: BaseException) -> str:
+    """The last line of the answer's own code on the way to an error: ``line 3, `scores = query @ key` ``."""
+    line, step = "", error.__traceback__
+    while step:
+        module = str(step.tb_frame.f_globals.get("__name__")).partition(".")[0]
+        if module not in LIBRARIES:
+            text = linecache.getline(step.tb_frame.f_code.co_filename, step.tb_lineno).strip()
+            line = f"line {step.tb_lineno}, `{text[:80]}`" if text else ""
+        step = step.tb_next
+    return line
 
 
 class Described(str):
-    """What was seen, in words; two with the same words before the colon are the same."""
+    """An observation in words; equal where the words before the colon are."""
 
     @property
     def kind(self) -> str:
-        """The words before the colon, a plain text: where there is no colon, partition gives back itself."""
+        """The words before the colon, as a plain str: without a colon, partition returns the object itself."""
         return str(self).partition(":")[0]
 
     def __eq__(self, other):
@@ -55,21 +76,22 @@ class Described(str):
 
 
 def plain(x: Any) -> bool:
-    """Is this a tensor of real numbers that can be looked at in every way?"""
+    """True for a strided tensor of real numbers with storage."""
     return (
         isinstance(x, Tensor) and x.layout == torch.strided and not x.is_meta and not x.is_complex()
     )
 
 
 def difference(expected: Any, seen: Any) -> str:
-    """'' if ``seen`` is what was expected, else one sentence."""
+    """How ``seen`` differs from the expected, in one sentence; '' where it does not."""
     if isinstance(expected, Raised):
         same = isinstance(seen, Raised) and seen.kind == expected.kind
         if same and (not expected.message or _wording(expected) == _wording(seen)):
             return ""
-        return f"expected a {expected.kind}, got {_short(seen)}"
+        where = seen.where if isinstance(seen, Raised) else ""
+        return f"expected a {expected.kind}, got {_short(seen)}{where}"
     if isinstance(seen, Raised):
-        return f"raised {_short(seen)}"
+        return f"raised {_short(seen)}{seen.where}"
     if isinstance(expected, tuple):
         return _difference_tuple(expected, seen)
     if isinstance(expected, Close):
@@ -87,7 +109,7 @@ def difference(expected: Any, seen: Any) -> str:
 def _equal(a: Any, b: Any) -> bool:
     try:
         return a is b or bool(a == b)
-    except Exception:  # whatever its __eq__ does
+    except Exception:  # its __eq__ may do anything
         return False
 
 
@@ -123,7 +145,7 @@ def _difference_number(expected: Close, seen: Any) -> str:
 
 
 def _what_to_do(seen: Any) -> str:
-    """How a number comes of what stands in its place, if that is plain."""
+    """How to turn an object into the number that was expected, where the way is plain."""
     if callable(seen) and not isinstance(seen, Tensor):
         return "; that is a function or a class, pass the number that it gives"
     if isinstance(seen, list | tuple):
@@ -133,7 +155,7 @@ def _what_to_do(seen: Any) -> str:
 
 
 def _strange(x: Any) -> str:
-    """What stands in the place of a number."""
+    """An object in the place of a number, in words."""
     if isinstance(x, str):
         return f"the text {_short(x)!r}"
     return "several" if isinstance(x, list | tuple) else _short(x).partition(";")[0]
@@ -158,7 +180,7 @@ def _difference_tensor(expected: Tensor, seen: Any) -> str:
     b = b if b.device == a.device else b.cpu()
     off, most = _off(a, b)
     if bool((off <= most).all()) and bool(most.isfinite().all()):
-        return ""  # in a tenth of the time of isclose, which knows what to do with infinity
+        return ""  # a tenth of the time of isclose, which is needed for infinity only
     apart = ~torch.isclose(b, a, rtol=RTOL, atol=ATOL, equal_nan=True)
     if not apart.any():
         return ""
@@ -170,12 +192,27 @@ def _difference_tensor(expected: Tensor, seen: Any) -> str:
 
 
 def _off(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """How far each number is from what was expected, and how far it may be."""
+    """The distance of each number from the expected one, and its bound."""
     return (b - a).abs_(), a.abs().mul_(RTOL).add_(ATOL)
 
 
+def same(expected: Any, seen: Any, tolerance: float = 1e-3) -> bool:
+    """Are these the same results? Tensors within a tolerance, relative to their largest number."""
+    if isinstance(expected, tuple):
+        several = isinstance(seen, tuple) and len(seen) == len(expected)
+        return several and all(same(e, s, tolerance) for e, s in zip(expected, seen, strict=True))
+    if not isinstance(expected, Tensor):
+        return not difference(expected, seen)
+    if not plain(seen) or seen.shape != expected.shape:
+        return False
+    expected, seen = expected.double(), seen.double().cpu()
+    finite = expected[expected.isfinite()]
+    size = float(finite.abs().max()) if finite.numel() else 1.0
+    return torch.allclose(seen, expected, rtol=tolerance, atol=tolerance * size, equal_nan=True)
+
+
 def plainly_apart(expected: Any, seen: Any) -> bool:
-    """Is some finite number of these tensors, or of several, too far off? Quicker than `difference`, which knows more."""
+    """True if a finite number in these tensors, or tuples of tensors, is too far off. Quicker than `difference`."""
     if isinstance(expected, tuple) and isinstance(seen, tuple) and len(expected) == len(seen):
         return any(map(plainly_apart, expected, seen))
     if not (plain(expected) and plain(seen)) or expected.shape != seen.shape:
@@ -200,7 +237,7 @@ def _short(x: Any) -> str:
         return "None; is `return` missing?"
     try:
         text = x if isinstance(x, str) else repr(x)
-    except Exception:  # whatever its __repr__ does
+    except Exception:  # its __repr__ may do anything
         text = f"a {type(x).__name__}"
     return text if len(text) < 160 else text[:157] + "..."
 

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import normalize, pad
 
-from attncourse.grading.compare import difference, plain
+from attncourse.grading.compare import difference, plain, same
 from attncourse.grading.mistakes import Found, exponentials
 from attncourse.grading.noticing import Noticing
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Recipe, dot, hide, triangle
-from attncourse.grading.symptoms import same
 
 
 def which_result(case: Case, expected: tuple, seen: tuple) -> str:

@@ -1,59 +1,35 @@
-"""Which mistake is it? The known ones are observed like the answer; one that shows the same names it."""
+"""Which mistake is it? Known ones are observed like the answer; one that shows the same names it.
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from itertools import chain, combinations
+First come the ideas of the exercise, then the one-step mistakes that follow from its right answer. Where none
+shows the same, the explainers look at what came back (`attncourse.grading.explain`).
+"""
+
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from attncourse.grading.compare import Raised, difference, plain, plainly_apart
-from attncourse.grading.symptoms import symptom
+from attncourse.grading.explain import explain
+from attncourse.grading.explain.asked import Asked
+from attncourse.grading.mistake import Mistake
 
 Observations = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """A wrong answer that people give, and the sentence they should read.
-
-    Args:
-        says: the sentence.
-        answer: the wrong answer.
-        steps: the steps of a right `attncourse.grading.recipe.Recipe` that ``answer`` replaces;
-            two mistakes that replace different steps can be made at once.
-    """
-
-    says: str
-    answer: Any
-    steps: dict[str, Callable] = field(default_factory=dict, repr=False)
-
-
 Marked = dict[str, tuple[Any, tuple | None]]  # what was seen, and its fingerprint
-
-
-def marked(seen: Observations) -> Marked:
-    """Observations with their fingerprints."""
-    return {what: (x, fingerprint(x)) for what, x in seen.items()}
 
 
 class Shown:
     """What a mistake shows to a judge: looked at as far as anybody has asked, and then kept."""
 
-    def __init__(self, observed: Iterable[tuple[str, Any]]):
-        self.observed, self.kept = iter(observed), []
+    def __init__(self, observed: Iterable[tuple[str, Any]], mistake: Mistake | None = None):
+        self.mistake, self.observed, self.kept = mistake, iter(observed), []
 
     def __iter__(self) -> Iterator[tuple[str, Any, tuple | None]]:
         yield from self.kept
         for what, x in self.observed:
             self.kept.append((what, x, fingerprint(x)))
             yield self.kept[-1]
-
-    @property
-    def first(self) -> tuple[str, Any, tuple | None]:
-        """What it shows first."""
-        return next(iter(self), ("", None, None))
 
     def agrees(self, seen: Marked, all_of_it: bool = True) -> bool:
         """Does the mistake show everything in ``seen``, and (if ``all_of_it``) nothing else?"""
@@ -76,81 +52,50 @@ class Diagnosis:
     """The known mistakes of an exercise on the inputs of one seed.
 
     Args:
-        judge: observes them. It may have a ``notice(expected, seen, seed)``, one sentence or '': what only it
-            can tell of a wrong answer that no mistake explains.
-        mistakes: in the order in which they are compared.
-        expected: what a right answer shows.
+        exercise: its judge, ideas and right answer.
         seed: of the inputs.
     """
 
-    def __init__(self, judge, mistakes: list[Mistake], expected: Observations, seed: int):
-        self.judge, self.expected, self.seed = judge, expected, seed
-        self.single = [(mistake, self._shown(mistake)) for mistake in mistakes]
-        self.double: dict[tuple[int, int], tuple[Mistake, Shown]] = {}  # of those that were tried
-        # `_first` of all mistakes, by what an answer shows first.
-        self.firsts: dict[str, dict[Shown, tuple]] = {}
+    def __init__(self, exercise: Any, seed: int):
+        self.exercise, self.seed = exercise, seed
+        self.ideas = [self._shown(mistake) for mistake in (*exercise.ideas, *exercise.mistakes)]
+        self._slips: list[Shown] | None = None
 
-    def of(self, seen: Observations) -> tuple[str, str]:
-        """The sentence of the mistake that shows the same, and what is noticed where there is none.
+    @property
+    def slips(self) -> list[Shown]:
+        """The one-step mistakes of the right answer, where its steps are named."""
+        if self._slips is None:
+            made = getattr(self.exercise.right, "slips", None)
+            self._slips = [self._shown(mistake) for mistake in made(self._case())] if made else []
+        return self._slips
 
-        Two mistakes at once are tried when no single one agrees, unless the answer did nothing but raise;
-        failing that, a mistake counts that shows the same wherever the answer did not raise.
-        """
-        answer = marked(seen)
-        right = self.expected
-        gave = any(
-            not isinstance(x, Raised) and what in right and difference(right[what], x)
-            for what, x in seen.items()
-        )
-        for mistake, shown in chain(self.single, self._may_be(answer) if gave else ()):
-            if shown.agrees(answer):
-                return mistake.says, ""
-        if says := self._where_it_ran(seen):
+    def of(self, asked: Asked) -> tuple[str, str]:
+        """The sentence of the mistake that shows the same, and that of an explainer where none does."""
+        answer = marked(asked.seen)
+        gave_results = any(not isinstance(x, Raised) for x in asked.seen.values())
+        for known in (self.ideas, self.slips if gave_results else []):
+            for shown in known:
+                if shown.agrees(answer):
+                    return shown.mistake.says, ""
+        if says := self._where_it_ran(asked):
             return says, ""
-        notice = getattr(self.judge, "notice", lambda *_: "")
-        return "", notice(self.expected, seen, self.seed) or symptom(self.expected, seen)
-
-    def _may_be(self, answer: Marked) -> Iterator[tuple[Mistake, Shown]]:
-        """Two mistakes at once that may show what the answer shows first, by what either shows there alone.
-
-        There are thousands of pairs, and a call of each takes seconds. Results have another form, or none, by one
-        of the two; and where one of them changes nothing, both show what the other does.
-        """
-        what, (x, mark) = next(iter(answer.items()))
-        right = form(what, self.expected.get(what), fingerprint(self.expected.get(what)))
-        strange = {form(what, x, mark)} - {right}
-        firsts = self.firsts.setdefault(what, {})
-        for _, shown in self.single:
-            if shown not in firsts:
-                firsts[shown] = self._first(shown, what, right)
-        for (one, a), (other, b) in combinations([x for x in self.single if x[0].steps], 2):
-            if one.steps.keys() & other.steps.keys():
-                continue
-            (its, loud, form_of_it), (others, also, form_of_other) = firsts[a], firsts[b]
-            forms = form_of_it | form_of_other
-            if strange != forms and not (strange and form_of_it and form_of_other):
-                continue
-            if loud and also or alike(its if loud else others, mark):
-                yield self._both(one, other)
-
-    def _first(self, shown: Shown, what: str, right: tuple) -> tuple:
-        """Of what a mistake shows first: the fingerprint, is it wrong, and its form where that is another."""
-        label, x, mark = shown.first
-        loud = label != what or bool(difference(self.expected.get(what), x))
-        return mark, loud, {form(label, x, mark)} - {right}
-
-    def _both(self, one: Mistake, other: Mistake) -> tuple[Mistake, Shown]:
-        if (key := (id(one), id(other))) not in self.double:
-            both = at_once(one, other)
-            self.double[key] = both, self._shown(both)
-        return self.double[key]
+        notice = getattr(self.exercise.judge, "notice", lambda *_: "")
+        says = notice(asked.expected, asked.seen, asked.seed)
+        return "", says or explain(asked, self.exercise.explain)
 
     def _shown(self, mistake: Mistake) -> Shown:
-        return Shown(self.judge.observe(mistake.answer, self.seed))
+        return Shown(self.exercise.judge.observe(mistake.answer, self.seed), mistake)
 
-    def _where_it_ran(self, seen: Observations) -> str:
+    def _case(self) -> Any:
+        """The first call of the judge, if it lists calls."""
+        judge = getattr(self.exercise.judge, "calls", self.exercise.judge)
+        listed = getattr(judge, "listed", None)
+        return listed(self.seed)[0] if listed else None
+
+    def _where_it_ran(self, asked: Asked) -> str:
+        """The idea that shows the same wherever the answer did not raise."""
+        right, seen = asked.expected, asked.seen
         ran = {what: x for what, x in seen.items() if not isinstance(x, Raised)}
-        right = self.expected
         wrong = [what for what in ran if what not in right or difference(right[what], ran[what])]
         # A yes, a number or a shape is shared by many mistakes; the numbers of a tensor, or words, are not.
         found = [x for what in wrong for x in parts(ran[what])]
@@ -158,7 +103,7 @@ class Diagnosis:
         if len(ran) == len(seen) or not fine:
             return ""
         answer = marked(ran)
-        return next((mistake.says for mistake, x in self.single if x.agrees(answer, False)), "")
+        return next((x.mistake.says for x in self.ideas if x.agrees(answer, False)), "")
 
 
 def parts(result: Any) -> tuple:
@@ -166,32 +111,10 @@ def parts(result: Any) -> tuple:
     return result if isinstance(result, tuple) else (result,)
 
 
-def at_once(one: Mistake, other: Mistake) -> Mistake:
-    """Two mistakes that replace different steps, made at once."""
-    says = f"Two mistakes at once. {one.says} {other.says}"
-    return Mistake(says, replace(one.answer, **other.steps), {**one.steps, **other.steps})
-
-
-def pairs_of(mistakes: list[Mistake]) -> list[Mistake]:
-    """Any two of the mistakes that replace different steps, made at once."""
-    return [
-        at_once(one, other)
-        for one, other in combinations([mistake for mistake in mistakes if mistake.steps], 2)
-        if not one.steps.keys() & other.steps.keys()
-    ]
-
-
-def form(what: str, result: Any, mark: Any) -> tuple:
-    """Shapes and kinds of a result, without its numbers."""
-    return what, tuple(kind for kind, *_ in mark) if isinstance(mark, tuple) else type(result)
-
-
 def fingerprint(result: Any) -> tuple | str | bool | None:
     """Shapes, kinds, sums and sizes of the numbers of a result: cheap to compare, and enough to tell most apart.
 
-    The sum is `mixed`: weights of attention all have the same plain one.
-
-    Words are their own.
+    The sum is `mixed`: weights of attention all have the same plain one. Words are their own.
     """
     if isinstance(result, str | bool):
         return result
@@ -218,3 +141,20 @@ def alike(one: Any, other: Any) -> bool:
         shape == same and abs(a - b) <= margin
         for (shape, a, margin), (same, b, _) in zip(one, other, strict=True)
     )
+
+
+def marked(seen: Observations) -> Marked:
+    """Observations with their fingerprints."""
+    return {what: (x, fingerprint(x)) for what, x in seen.items()}
+
+
+def pairs_of(mistakes: list[Mistake]) -> list[Mistake]:
+    """Any two of the mistakes that replace different steps, made at once."""
+    from dataclasses import replace
+    from itertools import combinations
+
+    return [
+        Mistake(f"{one.says} {other.says}", replace(one.answer, **other.steps))
+        for one, other in combinations([mistake for mistake in mistakes if mistake.steps], 2)
+        if not one.steps.keys() & other.steps.keys()
+    ]

@@ -5,17 +5,20 @@ is right when it shows what the specification shows. When it is not, the known m
 the same way: one that shows exactly the same names what went wrong.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import index
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from attncourse.grading.callable import no_function, signature
 from attncourse.grading.card import Card, card_of
 from attncourse.grading.compare import Close, Raised, difference
-from attncourse.grading.diagnosis import Diagnosis, Mistake, Observations
+from attncourse.grading.diagnosis import Diagnosis, Observations
+from attncourse.grading.explain import Explainer
+from attncourse.grading.explain.asked import Asked
 from attncourse.grading.isolation import torch_defaults
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.numerals import observe_number, opened
 from attncourse.grading.observe import (
     Case,
@@ -67,6 +70,10 @@ class Calls:
                     raise
                 # Other calls gave results, so this is no stub any more.
                 yield f"{call.case.label}, output", Raised("NotImplementedError", "")
+
+    def listed(self, seed: int) -> list[Case]:
+        """The calls on the inputs of a seed."""
+        return cases_of(self, seed)
 
     def expected(self, seed: int) -> Observations:
         seen = dict(self.observe(in_float64(self.spec), seed))
@@ -195,8 +202,14 @@ class Exercise:
         name: ``"split_heads"``, as its file is called.
         answer: what the answer is called in the notebook, if not by the name of the exercise.
         judge: `Calls`, `Number`, `Facts` or another `Judge`.
-        accepted: right answers in different styles, by the name of the style.
-        mistakes: wrong answers, each with its sentence.
+        right: one readable right answer. Of a `Recipe` or a `Dataflow` one-step mistakes follow.
+        ideas: at most twelve wrong answers that no explainer tells, each with its sentence.
+        explain: questions of this exercise, asked before those of all.
+        axes: the letters of the axes of each result, ``("b h n e", "b h n m")``.
+        results: what several results are called.
+        asks_for: what the answer is: a function, a class, a layer (a class of modules), a number or a model.
+        keeps_memory: does the answer keep anything between calls?
+        measures: what is measured beside results: "gradients", "memory", "parameters", "training".
         requires: a package; where it is missing, the exercise is left out of the total.
         card: of an exercise that is in no notebook; the others have theirs in cards.json.
     """
@@ -204,8 +217,16 @@ class Exercise:
     name: str
     answer: str = ""
     judge: Judge
-    accepted: dict[str, Any] = field(repr=False)
-    mistakes: list[Mistake] = field(repr=False)
+    right: Any = field(default=None, repr=False)
+    ideas: Sequence[Mistake] = field(default=(), repr=False)
+    explain: tuple[Explainer, ...] = field(default=(), repr=False)
+    axes: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    asks_for: Literal["function", "class", "layer", "number", "model"] = "function"
+    keeps_memory: bool = False
+    measures: tuple[str, ...] = ()
+    accepted: dict[str, Any] = field(default_factory=dict, repr=False)
+    mistakes: Sequence[Mistake] = field(default=(), repr=False)
     requires: str = ""
     card: Card | None = field(default=None, repr=False)
     _diagnoses: dict[int, Diagnosis] = field(
@@ -260,7 +281,8 @@ class Exercise:
         if not findings:
             return Verdict(self.name, "passed", self.points, self.points)
         with torch_defaults():
-            says, noticed = self._diagnosis(seed).of(seen)
+            asked = Asked(self, answer, expected_of(self.judge, seed), seen, seed)
+            says, noticed = self._diagnosis(seed).of(asked)
         findings = (noticed, *findings) if noticed else findings
         return Verdict(self.name, "failed", 0, self.points, findings, says)
 
@@ -269,8 +291,7 @@ class Exercise:
         if seed not in self._diagnoses:
             if len(self._diagnoses) > 3:
                 self._diagnoses.clear()
-            expected = expected_of(self.judge, seed)
-            self._diagnoses[seed] = Diagnosis(self.judge, self.mistakes, expected, seed)
+            self._diagnoses[seed] = Diagnosis(self, seed)
         return self._diagnoses[seed]
 
 

@@ -1,4 +1,4 @@
-"""Inputs that find mistakes: ordinary numbers, and scores that are too large for a careless softmax."""
+"""Random inputs: ordinary numbers, and scores that are too large for a careless softmax."""
 
 import hashlib
 import zlib
@@ -13,11 +13,11 @@ TWISTER = slice(3, 627)  # where the state of a torch.Generator holds its 624 wo
 
 
 def seeded(seed: int, *labels: object) -> torch.Generator:
-    """A generator for these labels; from one label nothing follows about another.
+    """A generator for these labels; the numbers of one label reveal nothing about those of another.
 
-    torch takes 64 bits of a seed at most, and its numbers come from 32 of them: all of these can be tried in
-    a minute. A seed of 64 bits or more, as the grader of a class draws it, therefore fills the whole state of
-    the Mersenne Twister, by SHAKE-256. A smaller one, as in `check`, is for repeating, not for hiding.
+    torch takes at most 64 bits of a seed and uses 32 of them, which can all be tried in a minute. So a seed of
+    64 bits or more, as the grader of a class draws it, fills the whole state of the Mersenne Twister by SHAKE-256.
+    A smaller seed, as in `check`, makes runs repeatable and hides nothing.
     """
     generator, name = torch.Generator(), "\n".join(map(str, labels))
     if seed.bit_length() < 64:
@@ -40,12 +40,12 @@ def sized_cases(seed: int, letters: str, shapes: str, calls: Iterable[tuple]) ->
         sized_cases(seed, "b n m d", "b n d, b m d", [("large scores", (2, 3, 5, 4), 900, True)])
 
     Args:
-        seed: of all numbers.
-        letters: of the sizes, in the order of the table.
-        shapes: of the tensors, in letters; the first two are query and key.
-        calls: (what is special, the sizes, how loud, further arguments ...). Loud is a factor on the
-            query, or a function that changes query and key. float32 rounds large scores, and the
-            gradients with them: unless loud is 1 only the results are compared.
+        seed: seed of all numbers.
+        letters: names of the sizes, in the order of the table.
+        shapes: shapes of the tensors, in letters; the first two are query and key.
+        calls: (title, sizes, loud, further arguments ...). ``loud`` is a factor on the query, or a
+            function that changes query and key. float32 rounds large scores and their gradients, so
+            gradients are compared only where ``loud`` is 1.
     """
     generator, names = seeded(seed), letters.split()
     axes = [shape.split() for shape in shapes.split(",")]
@@ -66,15 +66,15 @@ def sized_cases(seed: int, letters: str, shapes: str, calls: Iterable[tuple]) ->
 
 
 def alternating(query: Tensor, key: Tensor) -> None:
-    """Make the scores of the queries about 768 and -768 in turn (head_dim 4): exp has no number for them."""
+    """Scores of about 768 and -768 in turn (head_dim 4), for which exp overflows or is 0."""
     query[..., 0] = 24.0 * (-1.0) ** torch.arange(query.size(-2))
     key[..., 0] = 64.0
 
 
 def far_below_zero(query: Tensor, key: Tensor) -> None:
-    """Make score (i, j) -(2**27 + 2**10 j) (head_dim 16), exactly: below -1e8, and people hide with less.
+    """Scores of exactly -(2**27 + 2**10 j) (head_dim 16): below -1e8, a common value for masked scores.
 
-    The first key takes all weight, so that what float32 rounds of such scores makes no difference.
+    The first key takes all weight, so the rounding of such scores in float32 makes no difference.
     """
     query.fill_(-(2.0**13))
     key.fill_(2.0**12)
@@ -82,6 +82,6 @@ def far_below_zero(query: Tensor, key: Tensor) -> None:
 
 
 def far_from_zero(query: Tensor, key: Tensor) -> None:
-    """The scores of `far_below_zero`, and every other query has them above zero."""
+    """The scores of `far_below_zero`; for every other query with the opposite sign."""
     far_below_zero(query, key)
     query[..., 1::2, :] *= -1

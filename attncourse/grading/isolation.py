@@ -1,4 +1,4 @@
-"""What a notebook or an answer has set for all of torch does not count while an answer is judged."""
+"""Global settings of torch, reset while an answer is judged."""
 
 from contextlib import contextmanager
 
@@ -7,7 +7,7 @@ import torch
 
 @contextmanager
 def torch_defaults():
-    """float32, gradients, the CPU, whatever a notebook or an answer has set; nothing stays behind."""
+    """float32, gradients, the CPU and a saved random state; the settings before are restored at the end."""
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
     random = torch.get_rng_state()
     torch.set_default_dtype(torch.float32)
@@ -22,6 +22,6 @@ def torch_defaults():
 
 
 def _use(device: torch.device) -> None:
-    """Make it the default; the CPU is that by itself, and to set it would slow every operation."""
+    """Set the default device; None stands for the CPU, as an explicit default slows every operation."""
     if torch.get_default_device() != device:
         torch.set_default_device(None if device.type == "cpu" else device)

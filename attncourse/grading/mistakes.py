@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncourse.grading.exercise import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.recipe import Recipe, hide, triangle
 
 Found = Iterator[tuple[str, str, dict[str, Callable]]]  # name, sentence, the steps it replaces
@@ -296,3 +296,4 @@ def rules(right: Recipe) -> Found:
 
 
 ATTENTION = (dots, scales, softmaxes, mixes, outputs, gradients, heads)
+ALL = (*ATTENTION, weights, in_place, masks, rules)

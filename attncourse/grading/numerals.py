@@ -11,7 +11,7 @@ DEEPEST = 4  # a list may hold itself
 
 
 def opened(answer: Any, depth: int = DEEPEST) -> Any:
-    """Arrays, tensors and lists as tuples of Python's numbers, and one number without what it stands in."""
+    """Arrays, tensors and lists as nested tuples of Python numbers; a single number without its container."""
     if plain(answer) or type(answer).__name__ == "ndarray" and answer.dtype.kind in "iufb":
         answer = answer.tolist()
     if not isinstance(answer, list | tuple | range) or not depth:

@@ -1,4 +1,4 @@
-"""Is an answer the course's own code, or does it call it? Names are looked up and nothing is run; `check` refuses it."""
+"""Answers that are or call the course's own code, which `check` refuses; found by names, without running anything."""
 
 import dis
 import sys
@@ -28,9 +28,9 @@ def refused(name: str, points: int, answer: Any) -> Verdict | None:
 
 
 def course_code(answer: Any) -> str:
-    """The first name of the course, beside its grading, that an answer is or calls; '' where there is none.
+    """The first name of the course, apart from ``grading``, that an answer is or calls; '' where there is none.
 
-    What it calls is looked for in the module of the answer, which is the notebook.
+    Calls are followed within the module of the answer, which is the notebook.
     """
     while isinstance(answer, partial):
         answer = answer.func
@@ -55,7 +55,7 @@ def _name_in_course(thing: Any) -> str:
 
 
 def _parts(thing: Any, home: str | None) -> Iterator[Any]:
-    """What something is made of, and what it names."""
+    """The objects inside an object, and those that its code names."""
     if isinstance(thing, nn.Module):
         yield from {type(module) for module in thing.modules()}
         yield from (x for x in vars(thing).values() if isinstance(x, FunctionType))
@@ -71,7 +71,7 @@ def _parts(thing: Any, home: str | None) -> Iterator[Any]:
         yield from (*thing.__bases__, *vars(thing).values())
     elif isinstance(thing, FunctionType) and thing.__module__ == home:
         for cell in thing.__closure__ or ():
-            with suppress(ValueError):  # nothing is in it yet
+            with suppress(ValueError):  # an empty cell
                 yield cell.cell_contents
         yield from (*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values())
         yield from _loaded(thing.__code__, thing.__globals__)
@@ -80,7 +80,7 @@ def _parts(thing: Any, home: str | None) -> Iterator[Any]:
 
 
 def _loaded(code: CodeType, known: dict[str, Any]) -> Iterator[Any]:
-    """What a function, and the functions inside it, load by a global name or import.
+    """The objects that a function, and the functions inside, load by a global name or import.
 
     An attribute counts only where it is one of a module that was loaded just before: ``self.attention`` is not
     the ``attention`` that the notebook has imported.

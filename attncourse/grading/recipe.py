@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attncourse.grading.exercise import Mistake
+from attncourse.grading.dataflow import Value
+from attncourse.grading.mistake import Mistake
 
 
 class Given(NamedTuple):
@@ -93,6 +94,35 @@ class Recipe:
         scores = self.mask(scores, x)
         weights = self.finish(self.normalize(scores), x)
         return self.answer(self.mix(weights, x), weights, scores, x)
+
+    def values(self, *arguments: Any, **named: Any) -> list[Value]:
+        """The named values of one call, in the order in which they are made."""
+        kept: list[Value] = []
+
+        def keep(called: str, number: Any) -> Any:
+            kept.append(Value(called, ("b", "h", "n", "m")[-number.dim() :], number))
+            return number
+
+        def scores(x: Given) -> Tensor:
+            return keep("the products of queries and keys", self.score(x))
+
+        def masked(made: Tensor, x: Given) -> Tensor:
+            return self.mask(keep(f"the scores, divided by sqrt({self.width})", made), x)
+
+        def finish(weights: Tensor, x: Given) -> Tensor:
+            return keep("the weights", self.finish(weights, x))
+
+        def mix(weights: Tensor, x: Given) -> Tensor:
+            return keep("the weighted sums of the values", self.mix(weights, x))
+
+        replace(self, score=scores, mask=masked, finish=finish, mix=mix)(*arguments, **named)
+        return kept
+
+    def slips(self, case: Any) -> list[Mistake]:
+        """The mistakes of `attncourse.grading.mistakes` that replace a step of this recipe."""
+        from attncourse.grading.mistakes import ALL, mistakes_of
+
+        return mistakes_of(self, *ALL)
 
     def but(self, says: str, **steps: Callable) -> Mistake:
         """The mistake that replaces these steps, with the sentence that a student reads."""

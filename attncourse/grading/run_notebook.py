@@ -18,7 +18,7 @@ MOST_FATAL_CELLS = 10
 
 @dataclass
 class Score:
-    """The result of one notebook: a verdict per exercise, and what went wrong on the way."""
+    """The result of one notebook: a verdict per exercise, and the problems of the run."""
 
     path: Path
     verdicts: list[Verdict] = field(default_factory=list)
@@ -40,14 +40,14 @@ class Score:
 def grade_notebook(path: Path, cell_seconds: float = 120) -> Score:
     """Run a notebook from top to bottom and score it.
 
-    Every exercise of the chapters that the notebook checks counts; one whose check is missing earns
-    0 and is named. A cell that raises, hangs or kills its kernel does not stop the rest.
+    Every exercise of the chapters that the notebook checks counts; an exercise without a check earns
+    0 and is named. After a cell that raises, hangs or kills its kernel the rest still runs.
 
     Args:
         path: the notebook.
-        cell_seconds: a cell that takes longer is interrupted and named.
+        cell_seconds: time limit of a cell; a slower cell is interrupted and named.
 
-    Returns: a `Score`; its ``problems`` say in plain words what could not be read or run.
+    Returns: a `Score`; its ``problems`` name in plain words the files and cells that failed.
     """
     score = Score(path)
     try:
@@ -57,7 +57,7 @@ def grade_notebook(path: Path, cell_seconds: float = 120) -> Score:
         score.problems.append(f"{path} does not exist")
     except IsADirectoryError:
         score.problems.append(f"{path} is a folder; name one notebook")
-    except Exception as error:  # not JSON, not a notebook, a damaged one: there is no common base
+    except Exception as error:  # no JSON, no notebook, a damaged one: the errors share no base class
         score.problems.append(f"{path.name} is not a notebook that can be read: {error}"[:300])
     if score.problems:
         return score
@@ -82,7 +82,7 @@ def _unchecked(name: str, sources: list[str]) -> Verdict:
 
 
 def _execute(notebook, cell_seconds: float, score: Score) -> None:
-    """Run all cells; where one hangs or ends its kernel, go on behind it in a fresh kernel."""
+    """Run all cells; after one that hangs or ends its kernel, continue in a fresh kernel."""
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = []
@@ -96,7 +96,7 @@ def _execute(notebook, cell_seconds: float, score: Score) -> None:
             shutdown_kernel="immediate",
             resources={"metadata": {"path": str(score.path.resolve().parent)}},
         )
-        client.log.disabled = True  # what it would say is among the problems
+        client.log.disabled = True  # its messages are among the problems
         with client.setup_kernel(stderr=DEVNULL):
             if _run_cells(client, fatal, score):
                 return
@@ -106,10 +106,10 @@ def _execute(notebook, cell_seconds: float, score: Score) -> None:
 
 
 def _run_cells(client: NotebookClient, fatal: set[int], score: Score) -> bool:
-    """Run all cells but the ``fatal`` ones; False if another one proved fatal.
+    """Run all cells but the ``fatal`` ones; False if one more proved fatal.
 
-    Cells above the last fatal one run again only for their imports and functions: what they showed
-    the first time stands.
+    Cells above the last fatal one run again only for their imports and functions; their first
+    outputs stand.
     """
     seen = max(fatal, default=-1)
     for index, cell in enumerate(client.nb.cells):
@@ -131,7 +131,7 @@ def _run_cells(client: NotebookClient, fatal: set[int], score: Score) -> bool:
 
 
 def _verdicts(notebook) -> dict[str, Verdict]:
-    """The last verdict of every exercise, read from the metadata of the outputs."""
+    """The last verdict on every exercise, from the metadata of the outputs."""
     found = {}
     for cell in notebook.cells:
         for output in cell.get("outputs", []):

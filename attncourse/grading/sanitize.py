@@ -1,4 +1,4 @@
-"""Text that strangers chose, made fit to be shown: nothing hidden, nothing endless, no formulas."""
+"""Untrusted text made fit to be shown: no hidden characters, no endless lines, no formulas."""
 
 import re
 import unicodedata
@@ -17,19 +17,19 @@ LONGEST = 2000
 def escape_hidden(text: str, keep: str = "") -> str:
     """The text with every control, bidi and other hidden character written out, as in ``[U+202E]``.
 
-    What is left can be encoded in UTF-8 and stands in XML. Characters in ``keep`` stay.
+    The result can be encoded in UTF-8 and stand in XML. Characters in ``keep`` stay.
     """
     return "".join(f"[U+{ord(c):04X}]" if c not in keep and _is_hidden(c) else c for c in text)
 
 
 def truncate(text: str, most: int = LONGEST, keep: str = "") -> str:
-    """`escape_hidden`, and cut after ``most`` characters; the end then says how long the text was."""
+    """`escape_hidden`, cut after ``most`` characters; the end of a cut text gives its full length."""
     cut = f" ... ({len(text):,} characters)" if len(text) > most else ""
     return escape_hidden(text[:most], keep) + cut
 
 
 def spreadsheet_cell(text: str) -> str:
-    """`truncate`, for a spreadsheet: what would start a formula gets an apostrophe before it."""
+    """`truncate`, with an apostrophe before every start of a formula."""
     guard = "'" if text[:1] in ("\t", "\r") else ""
     return guard + FORMULA.sub(r"\1\2'", truncate(text))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import torch
 
-from attncourse.grading.exercise import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.mistakes import Found, exponentials
 from attncourse.grading.recipe import Recipe, dot
 

@@ -1,4 +1,4 @@
-"""What a check found."""
+"""Verdicts: status, points and findings of one exercise."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check found: status is ``passed``, ``failed``, ``not attempted`` or ``left out``."""
+    """The result of a check; ``status`` is ``passed``, ``failed``, ``not attempted`` or ``left out``."""
 
     name: str
     status: str
@@ -22,7 +22,7 @@ class Verdict:
 
 
 def left_out(name: str, package: str) -> Verdict | None:
-    """The verdict on an exercise where the package that it requires is missing: nothing won, nothing lost."""
+    """The verdict where a required package is missing: 0 of 0 points; None where the package is installed."""
     if not package or find_spec(package):
         return None
     why = (

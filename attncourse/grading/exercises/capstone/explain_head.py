@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attncourse.grading.compare import Described, Raised
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
 from attncourse.grading.exercises.capstone._maps import (
     all_move,

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from attncourse.grading.compare import Described
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
 from attncourse.grading.exercises.capstone._net import Net, changed
 from attncourse.grading.exercises.capstone._properties import (

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from attncourse.grading.compare import Described
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
 from attncourse.grading.exercises.capstone._net import Net, changed, not_back, torn
 from attncourse.grading.exercises.capstone._properties import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercises.disentangled._biases import ROUNDING
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.disentangled._additions import (
     NAMES,

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from attncourse.grading.compare import Raised
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
 from attncourse.grading.exercises.disentangled._copiers import (
     SPAN,

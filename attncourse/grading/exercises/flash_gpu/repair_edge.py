@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.flash_gpu._launches import Launch, Launches
 from attncourse.grading.inputs import seeded

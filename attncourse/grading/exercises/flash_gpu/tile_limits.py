@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case

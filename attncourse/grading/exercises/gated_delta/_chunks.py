@@ -11,7 +11,7 @@ from attncourse.grading.exercises.gated_delta._faded import fading, span
 from attncourse.grading.exercises.gated_delta._steps import Steps, parts
 from attncourse.grading.exercises.gated_delta._tables import between, later
 from attncourse.grading.recipe import Recipe
-from attncourse.grading.symptoms import same
+from attncourse.grading.compare import same
 
 
 @dataclass(frozen=True)

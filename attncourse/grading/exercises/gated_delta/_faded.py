@@ -6,7 +6,7 @@ from itertools import combinations
 from torch import Tensor
 
 from attncourse.grading.compare import plain
-from attncourse.grading.symptoms import same
+from attncourse.grading.compare import same
 
 
 def like(right, got) -> bool:

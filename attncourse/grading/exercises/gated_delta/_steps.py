@@ -11,7 +11,7 @@ from attncourse.grading.compare import plain
 from attncourse.grading.exercise import Calls, cases_of
 from attncourse.grading.exercises.gated_delta._faded import like, nearly
 from attncourse.grading.recipe import Recipe
-from attncourse.grading.symptoms import same
+from attncourse.grading.compare import same
 from attncourse.spec import state_space
 
 

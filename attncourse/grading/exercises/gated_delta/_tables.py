@@ -12,7 +12,7 @@ from attncourse.grading.compare import difference, plain
 from attncourse.grading.exercise import Calls, cases_of
 from attncourse.grading.exercises.gated_delta._faded import fading, like, nearly, span
 from attncourse.grading.recipe import Recipe
-from attncourse.grading.symptoms import same
+from attncourse.grading.compare import same
 
 
 def later(n: int) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.global_local._steps import Rules
 from attncourse.grading.exercises.global_local._tables import Tables, ends, tables

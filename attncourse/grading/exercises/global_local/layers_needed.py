@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.global_local import _layers as ways
 from attncourse.grading.exercises.global_local._layers import RIGHT, spread

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes, cases_of
 from attncourse.grading.exercises.global_local._steps import (
     Pairs,

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import torch
 
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.exercises.global_local._steps import Plan, largest
 from attncourse.grading.exercises.global_local._tables import Tables, tables

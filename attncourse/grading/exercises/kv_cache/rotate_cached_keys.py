@@ -14,7 +14,7 @@ from attncourse.grading.exercises.kv_cache.chunked_decode import FAMILIES, cases
 from attncourse.grading.mistakes import mistakes_of, rules, scales
 from attncourse.grading.recipe import Given, Recipe
 from attncourse.grading.slips import alone
-from attncourse.grading.symptoms import same
+from attncourse.grading.compare import same
 
 
 def definition(query, key, value, past_key, past_value):

@@ -5,7 +5,7 @@ import torch
 from attncourse.grading.compare import Raised, plain
 from attncourse.grading.exercise import Calls, cases_of
 from attncourse.grading.exercises.linear._summed import UNIT
-from attncourse.grading.symptoms import same
+from attncourse.grading.compare import same
 
 
 def _size(rest) -> int:

@@ -5,7 +5,7 @@ import torch
 from attncourse.grading.compare import Raised, plain
 from attncourse.grading.exercise import Calls, cases_of
 from attncourse.grading.exercises.multi_token._convolved import future
-from attncourse.grading.symptoms import same
+from attncourse.grading.compare import same
 
 TRAITS = (  # of a call
     ("with fewer queries than keys", lambda table, kernel: table.size(2) < table.size(3)),

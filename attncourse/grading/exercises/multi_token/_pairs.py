@@ -8,7 +8,7 @@ from torch import Tensor
 from attncourse.grading.compare import plain
 from attncourse.grading.exercise import Calls, cases_of
 from attncourse.grading.recipe import Recipe
-from attncourse.grading.symptoms import same
+from attncourse.grading.compare import same
 
 
 def neighbours(maps: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from attncourse.grading.exercise import Calls, cases_of
 from attncourse.grading.exercises.multi_token._convolved import Convolved, as_it_is, filled
 from attncourse.grading.exercises.multi_token._notices import numbers_like
 from attncourse.grading.recipe import Recipe
-from attncourse.grading.symptoms import same
+from attncourse.grading.compare import same
 
 BEHIND = Convolved(zero=as_it_is, hide=filled(0.0), normalize=as_it_is)
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from attncourse.grading.compare import Close
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes, Number
 
 KEYS, SEEN, SLOPE = 256, 32, 1 / 8

@@ -3,7 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.noticing import Noticing, apart

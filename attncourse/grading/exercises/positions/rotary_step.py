@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistakes import detached

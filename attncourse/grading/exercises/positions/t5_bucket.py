@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from attncourse import spec
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Exercise, Mistakes
 from attncourse.grading.inputs import seeded
 from attncourse.grading.noticing import Noticing, apart

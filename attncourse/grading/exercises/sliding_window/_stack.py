@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 
 
 def back(window):

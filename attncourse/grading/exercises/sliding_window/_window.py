@@ -8,7 +8,7 @@ import torch
 
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.mistakes import Found
 from attncourse.grading.recipe import Recipe
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Counts, Exercise, Mistakes
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case

@@ -5,7 +5,7 @@ from itertools import compress, product
 
 import torch
 
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case

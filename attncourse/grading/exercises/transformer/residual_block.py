@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse.grading.compare import difference
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Accepted, Calls, Exercise, Mistakes
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case

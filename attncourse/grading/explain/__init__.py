@@ -1,0 +1,84 @@
+"""Explainers: why is an answer wrong? Each asks one question about what came back.
+
+They are tried in a fixed order, and the first sentence counts. An explainer says only what is true of
+every answer that hears it, so that one explainer helps every exercise:
+
+    errors      what does the error mean, and in which line of the answer was it raised?
+    shapes      are the right numbers there, in another shape, order or type?
+    gradients   are the results right, and is a way back cut, or an input changed?
+    steps       which step of the right answer is the first whose numbers are never computed?
+    relations   how is the result related to the right one: reversed, averaged, twice as large?
+    masks       which query reads which key, and should not?
+    maps        with the identity as values attention returns its own map: what is wrong with it?
+    counts      by which factor or term is a number off?
+    places      which calls, results and places are wrong, and which are right?
+
+An exercise may ask questions of its own first (`Exercise.explain`).
+"""
+
+from collections.abc import Callable, Iterable
+
+from attncourse.grading.explain.asked import Asked
+from attncourse.grading.explain.counts import of_number
+from attncourse.grading.explain.errors import meaning_of_errors
+from attncourse.grading.explain.gradients import changed_input, cut_gradient, lost_gradient
+from attncourse.grading.explain.maps import of_map
+from attncourse.grading.explain.masks import wrong_pair
+from attncourse.grading.explain.places import only_call, only_loud, wrong_places, wrong_results
+from attncourse.grading.explain.relations import (
+    multiplied,
+    nearly_right,
+    not_a_number,
+    related,
+    rounded,
+)
+from attncourse.grading.explain.shapes import (
+    of_another_type,
+    packed,
+    reordered,
+    reshaped,
+    uncalled,
+)
+from attncourse.grading.explain.steps import missing_step
+from attncourse.grading.observe import run
+
+Explainer = Callable[[Asked], str]
+
+ORDER: tuple[Explainer, ...] = (
+    meaning_of_errors,
+    uncalled,
+    packed,
+    reordered,
+    reshaped,
+    of_another_type,
+    changed_input,
+    lost_gradient,
+    cut_gradient,
+    multiplied,
+    related,
+    wrong_pair,
+    of_map,
+    of_number,
+    rounded,
+    nearly_right,
+    not_a_number,
+    missing_step,
+    only_loud,
+    wrong_results,
+    only_call,
+    wrong_places,
+)
+
+
+def explain(asked: Asked, first: Iterable[Explainer] = ()) -> str:
+    """The first sentence that an explainer has to say, or ''.
+
+    Args:
+        asked: the answer, and what it showed.
+        first: explainers of one exercise, which are asked before all others.
+    """
+    for explainer in (*first, *ORDER):
+        says = run(explainer, asked)  # an explainer that fails on strange results says nothing
+        if says and isinstance(says, str):
+            return says
+    return ""

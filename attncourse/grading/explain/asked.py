@@ -1,0 +1,135 @@
+"""A wrong answer, and all that explainers may look at."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from attncourse.grading.compare import Raised, difference, plain, same
+from attncourse.grading.observe import Case, calls_of, in_float64, observe_call, run
+
+OUTPUT = ", output"
+
+
+class Wrong(NamedTuple):
+    """A call whose output is wrong: its case (where the judge has cases), the right output, the output."""
+
+    label: str
+    case: Case | None
+    expected: Any
+    seen: Any
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A wrong answer, what it showed, and what a right one shows.
+
+    Args:
+        exercise: its judge, right answer and names of axes.
+        answer: may be asked again.
+        expected, seen: by property.
+        seed: of the inputs.
+    """
+
+    exercise: Any
+    answer: Any
+    expected: dict[str, Any]
+    seen: dict[str, Any]
+    seed: int
+
+    @cached_property
+    def judge(self) -> Any:
+        """The judge of the results, without the one that measures memory around it."""
+        return getattr(self.exercise.judge, "calls", self.exercise.judge)
+
+    @cached_property
+    def cases(self) -> dict[str, Case]:
+        """The calls of the judge by their labels; none where it makes no list of calls."""
+        listed = getattr(self.judge, "listed", None)
+        return {case.label: case for case in listed(self.seed)} if listed else {}
+
+    @cached_property
+    def calls(self) -> list[Wrong]:
+        """All calls of the answer whose output was seen, right ones too."""
+        return [
+            Wrong(label, self.cases.get(label), right, self.seen[what])
+            for what, right in self.expected.items()
+            if what in self.seen and what.endswith(OUTPUT)
+            for label in [what.removesuffix(OUTPUT)]
+        ]
+
+    @cached_property
+    def wrong(self) -> list[Wrong]:
+        """The calls whose output is not what was expected."""
+        return [call for call in self.calls if difference(call.expected, call.seen)]
+
+    @cached_property
+    def far(self) -> list[Wrong]:
+        """The calls whose output is wrong by more than rounding."""
+        return [call for call in self.calls if not same(call.expected, call.seen)]
+
+    @cached_property
+    def shaped(self) -> list[Wrong]:
+        """The wrong calls whose output has the right shapes."""
+        return [call for call in self.wrong if _shaped(call.expected, call.seen)]
+
+    @cached_property
+    def raised(self) -> list[Raised]:
+        """Errors where none belongs."""
+        return [
+            x
+            for what, x in self.seen.items()
+            if isinstance(x, Raised) and not isinstance(self.expected.get(what), Raised)
+        ]
+
+    def again(self, cases: list[Case]) -> Iterator[tuple[Case, Any, Any]]:
+        """Other calls, without gradients: the case, the right output, and that of the answer."""
+        names: list[str] = []
+        right = calls_of(in_float64(self.judge.spec), cases, False)
+        found = calls_of(self.answer, cases, False)
+        for case, one, other in zip(cases, right, found, strict=True):
+            what = f"{case.label}{OUTPUT}"
+            yield case, dict(observe_call(one, names))[what], dict(observe_call(other, names))[what]
+
+    @cached_property
+    def right(self) -> list[dict[str, Any]]:
+        """The named values of the right answer in the first wrong call, in their order; none without a chain."""
+        values = getattr(self.exercise.right, "values", None)
+        case = next((call.case for call in self.wrong if call.case), None)
+        if values is None or case is None:
+            return []
+        found = run(lambda: values(*case.args, **case.kwargs))
+        return [] if isinstance(found, Raised) else found
+
+
+def _shaped(expected: Any, seen: Any) -> bool:
+    """Are these tensors, or tuples of them, of the same shapes?"""
+    if isinstance(expected, tuple):
+        alike = isinstance(seen, tuple) and len(seen) == len(expected)
+        return alike and all(map(_shaped, expected, seen))
+    return plain(expected) and plain(seen) and seen.shape == expected.shape
+
+
+def tensors(expected: Any, seen: Any) -> list[tuple[Any, Any]]:
+    """Each result of a call beside the right one, where there are as many."""
+    if isinstance(expected, tuple) and isinstance(seen, tuple) and len(expected) == len(seen):
+        return list(zip(expected, seen, strict=True))
+    return [(expected, seen)]
+
+
+def off(calls: list[Wrong]) -> list[tuple[Any, Any]]:
+    """The results that are wrong by more than rounding."""
+    return [both for x in calls for both in tensors(x.expected, x.seen) if not same(*both)]
+
+
+def labels(calls: list[Wrong]) -> str:
+    """The first three calls, by what is special about them."""
+    return "; ".join(call.label for call in calls[:3])
+
+
+def axis_names(asked: Asked, result: Tensor, number: int = 0) -> list[str]:
+    """The letters of the axes of a result, or their numbers where the exercise names none."""
+    named = asked.exercise.axes[number].split() if number < len(asked.exercise.axes) else []
+    return named if len(named) == result.dim() else [f"axis {k}" for k in range(result.dim())]

@@ -1,0 +1,78 @@
+"""By which factor or term is a number off? For predictions, and for functions that return counts."""
+
+from fractions import Fraction
+from numbers import Real
+from typing import Any
+
+from attncourse.grading.compare import Close
+from attncourse.grading.explain.asked import OUTPUT, Asked
+
+MOST = 64  # as a numerator or denominator, a larger number says nothing
+
+
+def of_number(asked: Asked) -> str:
+    """The one factor, or the one term, by which every wrong number is off."""
+    pairs = [
+        (float(right), float(seen))
+        for what, right in asked.expected.items()
+        for right, seen in _numbers(right, asked.seen.get(what), what)
+    ]
+    wrong = [(right, seen) for right, seen in pairs if abs(right - seen) > 1e-6 * abs(right)]
+    if not wrong:
+        return ""
+    where = f"In {len(wrong)} of {len(pairs)} cases the" if len(wrong) < len(pairs) else "The"
+    what = "numbers are" if len(wrong) > 1 else "number is"
+    they = "they" if len(wrong) > 1 else "it"
+    if any(seen < 0 <= right for right, seen in wrong) and all(
+        seen == -right for right, seen in wrong
+    ):
+        return f"{where} {what} right but for the sign."
+    if factor := _factor(wrong):
+        return f"{where} {what} {factor} as large as {they} should be."
+    terms = {round(seen - right, 6) for right, seen in wrong}
+    if len(terms) == 1 and (term := terms.pop()) and abs(term) <= MOST and len(pairs) > 1:
+        return f"{where} {what} {abs(term):g} too {'large' if term > 0 else 'small'}."
+    return ""
+
+
+def _numbers(right: Any, seen: Any, what: str) -> list[tuple[float, float]]:
+    """Pairs of numbers of one observation; none where it is no number, or not of the same kind."""
+    if (
+        isinstance(right, Close)
+        and isinstance(seen, Close)
+        and right.value.shape == seen.value.shape
+    ):
+        return list(zip(right.value.flatten().tolist(), seen.value.flatten().tolist(), strict=True))
+    real = isinstance(right, Real) and isinstance(seen, Real)
+    if (
+        real
+        and not isinstance(right, bool)
+        and not isinstance(seen, bool)
+        and what.endswith(OUTPUT)
+    ):
+        return [(float(right), float(seen))]
+    if isinstance(right, tuple) and isinstance(seen, tuple) and len(right) == len(seen):
+        return [x for both in zip(right, seen, strict=True) for x in _numbers(*both, what)]
+    return []
+
+
+def _factor(wrong: list[tuple[float, float]]) -> str:
+    """'3 times' or '2/3', where one small fraction explains all of them."""
+    if any(right == 0 or seen == 0 for right, seen in wrong):
+        return ""
+    factors = [seen / right for right, seen in wrong]
+    if any(abs(x / factors[0] - 1) > 1e-6 for x in factors):
+        return ""
+    found = Fraction(factors[0]).limit_denominator(MOST)
+    exact = found and abs(float(found) / factors[0] - 1) < 1e-6
+    if not exact or found in (1, 0) or found.denominator > MOST:
+        return f"{factors[0]:.6g} times" if len(wrong) > 1 else ""
+    if found.numerator > 4096:
+        return ""
+    return (
+        f"{found} times"
+        if found.denominator == 1
+        else f"only {found}"
+        if 0 < found < 1
+        else f"{found} times"
+    )

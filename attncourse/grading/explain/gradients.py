@@ -1,0 +1,76 @@
+"""The results are right: is a way back to an input cut, or an input changed?"""
+
+import torch
+from torch import Tensor
+
+from attncourse.grading.compare import Raised, difference, plain
+from attncourse.grading.explain.asked import Asked
+
+GRADIENT = ", gradient of "
+KEPT = ", inputs left unchanged"
+
+
+def changed_input(asked: Asked) -> str:
+    """The inputs that are not what they were."""
+    if asked.wrong:
+        return ""
+    changed = {
+        str(asked.seen[what])
+        for what in asked.expected
+        if what.endswith(KEPT) and asked.seen.get(what, True) is not True
+    }
+    parts = [x.removeprefix("no, ").removesuffix(" changed").split(" and ") for x in changed]
+    names = sorted({name for part in parts for name in part})
+    which = "an input is" if len(names) == 1 else "inputs are"
+    return (
+        f"The results are right, but {which} changed in place: {' and '.join(names)}."
+        if names
+        else ""
+    )
+
+
+def lost_gradient(asked: Asked) -> str:
+    """The inputs that no gradient reaches, in any call."""
+    if asked.wrong:
+        return ""
+    of = [what for what in asked.expected if GRADIENT in what and what in asked.seen]
+    names = dict.fromkeys(what.rpartition(GRADIENT)[2] for what in of)
+    lost = [
+        name
+        for name in names
+        if _lost(asked, [what for what in of if what.endswith(GRADIENT + name)])
+    ]
+    without = " and ".join(lost)
+    return f"The results are right, but no gradient flows back to {without}." if without else ""
+
+
+def _lost(asked: Asked, of: list[str]) -> bool:
+    """Is there no gradient wherever the right one is not 0?"""
+    found = [asked.seen[what] for what in of if torch.any(asked.expected[what])]
+    there = (isinstance(g, Raised) or isinstance(g, Tensor) and g.any() for g in found)
+    return bool(found) and not any(there)
+
+
+def cut_gradient(asked: Asked) -> str:
+    """A gradient that is another one, where all else is right."""
+    wrong = [
+        what
+        for what, right in asked.expected.items()
+        if what in asked.seen and difference(right, asked.seen[what])
+    ]
+    if not wrong or any(GRADIENT not in what for what in wrong):
+        return ""
+    found = [(what.rpartition(GRADIENT)[2], asked.seen[what]) for what in wrong]
+    if not all(plain(g) for _, g in found):
+        return ""
+    for name, g in found:
+        if not g.isfinite().all():
+            return (
+                f"The results are right, but the gradient of {name} has NaN or infinite numbers: "
+                "something on its way back is infinite or divided by 0, even where its result is "
+                "hidden."
+            )
+    return (
+        f"The results are right, but the gradient of {found[0][0]} is not: a part of its way back "
+        "is cut, as by detach, item, clamp or no_grad, or changed."
+    )

@@ -1,0 +1,34 @@
+"""Boolean results: which query reads which key, and should not? Where does it read, and no key is left?"""
+
+import torch
+from torch import Tensor
+
+from attncourse.grading.axes import words
+from attncourse.grading.explain.asked import Asked, axis_names, tensors
+
+
+def wrong_pair(asked: Asked) -> str:
+    """The first place at which a boolean result is wrong, by the names of its axes."""
+    for call in asked.shaped:
+        for number, (right, seen) in enumerate(tensors(call.expected, call.seen)):
+            if right.dtype == seen.dtype == torch.bool and not torch.equal(right, seen.cpu()):
+                return _first_wrong(asked, right, seen.cpu(), number)
+    return ""
+
+
+def _first_wrong(asked: Asked, right: Tensor, seen: Tensor, number: int) -> str:
+    wrong = right != seen
+    *where, i, j = (
+        wrong.nonzero()[0].tolist() if right.dim() > 1 else (None, *wrong.nonzero()[0].tolist())
+    )
+    letters = axis_names(asked, right, number)
+    told = seen.flatten()[wrong.flatten()][0]
+    count = f"Of {wrong.numel()} places {int(wrong.sum())} are wrong, for example"
+    if right.dim() < 2 or letters[-2:] != ["n", "m"]:
+        at = ", ".join(
+            f"{words(x)[0]} {k}" for x, k in zip(letters, wrong.nonzero()[0].tolist(), strict=True)
+        )
+        return f"{count} {at}: it is {bool(told)}, and should be {not told}."
+    at = "".join(f"{words(x)[0]} {k}, " for x, k in zip(letters, where, strict=False))
+    reads = f"reads key {j}, and should not" if told else f"does not read key {j}, and should"
+    return f"{count} {at}query {i} {reads}."

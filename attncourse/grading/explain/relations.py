@@ -1,0 +1,209 @@
+"""How is the result related to the right one? One relation that holds in every call."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncourse.grading.axes import words
+from attncourse.grading.compare import plain, same
+from attncourse.grading.explain.asked import Asked, axis_names, labels, off, tensors
+from attncourse.grading.observe import run
+
+# bfloat16 keeps 8 bits; a few roundings in a row lose two or three of them.
+COARSE = 0.03
+
+
+def multiplied(asked: Asked) -> str:
+    """All that is wrong is a multiple of what it should be, with one factor everywhere."""
+    wrong = asked.far
+    found = [run(_factor, *both) for both in off(wrong)]
+    if len(wrong) < 2 or not all(isinstance(x, float) for x in found):
+        return ""
+    if any(abs(x / found[0] - 1) > 1e-4 for x in found) or abs(found[0] - 1) < 1e-3:
+        return ""
+    calls = len(asked.calls)
+    where = f", in {len(wrong)} of {calls} calls: {labels(wrong)}" if len(wrong) < calls else ""
+    return f"The numbers are {found[0]:.4g} times what they should be{where}."
+
+
+def _factor(e: Any, s: Any) -> float | None:
+    """``s / e``, if it is the same number everywhere, and neither 0 nor 1."""
+    e, s = (torch.as_tensor(x).double() for x in (e, s))
+    if e.shape != s.shape:
+        return None
+    largest = e.abs().argmax()
+    factor = float(s.flatten()[largest] / e.flatten()[largest])
+    told = abs(factor) > 1e-9 and abs(factor - 1) > 1e-3
+    return factor if told and torch.allclose(s, e * factor, rtol=1e-3, atol=1e-6) else None
+
+
+def related(asked: Asked) -> str:
+    """One relation between the right result and the wrong one, in all calls that can tell it."""
+    results = max(
+        (len(x.expected) for x in asked.calls if isinstance(x.expected, tuple)), default=1
+    )
+    for number in range(results):
+        pairs = [
+            both[number] for x in asked.calls if len(both := tensors(x.expected, x.seen)) == results
+        ]
+        if len(pairs) != len(asked.calls) or all(same(*both) for both in pairs):
+            continue
+        if says := _relation(asked, pairs, number):
+            return says if results == 1 else f"Result {number + 1} of {results}: {says}"
+    return ""
+
+
+def _relation(asked: Asked, pairs: list[tuple[Any, Any]], number: int) -> str:
+    """The relation that holds for each of these pairs."""
+    if not all(plain(e) and plain(s) for e, s in pairs):
+        return ""
+    pairs = [(e.double(), s.double().cpu()) for e, s in pairs if e.numel() > 1]
+    if not pairs or len({e.dim() for e, _ in pairs}) != 1:
+        return ""
+    for says, change in relations(axis_names(asked, pairs[0][0], number)):
+        if _holds(change, pairs):
+            return f"{says}."
+    return _elsewhere(pairs)
+
+
+def _holds(change: Callable, pairs: list[tuple[Tensor, Tensor]]) -> bool:
+    """Does ``change`` make each wrong result of the right one, and change at least one of them?"""
+    telling = False
+    for right, seen in pairs:
+        try:
+            changed = change(right)
+        except (RuntimeError, IndexError):  # not for these axes
+            return False
+        if changed.shape != seen.shape or not _close(changed, seen):
+            return False
+        telling |= changed.shape != right.shape or not _close(changed, right)
+    return telling
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    a, b = (x.nan_to_num(7e7, 1e30, -1e30) for x in (a, b))
+    return torch.allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+def relations(names: list[str]) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
+    """Sentences, and the change of the right result that each of them says."""
+    for d, letter in enumerate(names):
+        one, many = words(letter) if len(letter) == 1 else (f"place on {letter}", letter)
+        yield f"The {many} stand in the opposite order", lambda x, d=d: x.flip(d)
+        for by in (1, -1):
+            yield f"Everything is moved by one {one}", lambda x, d=d, by=by: x.roll(by, d)
+        yield (
+            f"The result of {one} 0 stands at all {many}",
+            lambda x, d=d: x.narrow(d, 0, 1).expand_as(x),
+        )
+        yield (
+            f"The result of the last {one} stands at all {many}",
+            lambda x, d=d: x.narrow(d, -1, 1).expand_as(x),
+        )
+        for reduce, did in ((torch.mean, "averaged"), (torch.sum, "added up")):
+            says = f"The right results are {did} over the {many}; keep those of each {one}"
+            yield says, lambda x, d=d, f=reduce: f(x, d, keepdim=True)
+            yield says, lambda x, d=d, f=reduce: f(x, d)
+            yield says, lambda x, d=d, f=reduce: f(x, d, keepdim=True).expand_as(x)
+        for at, which in ((0, f"{one} 0"), (-1, f"the last {one}")):
+            says = f"Only the result of {which} is returned; return those of all {many}"
+            yield says, lambda x, d=d, at=at: x.narrow(d, at, 1)
+            yield says, lambda x, d=d, at=at: x.select(d, at)
+        yield f"The result of {one} 0 is missing", lambda x, d=d: x.narrow(d, 1, x.size(d) - 1)
+        yield (
+            f"The result of the last {one} is missing",
+            lambda x, d=d: x.narrow(d, 0, x.size(d) - 1),
+        )
+        yield (
+            f"The results are divided by their sum over the {many}",
+            lambda x, d=d: x / x.sum(d, keepdim=True),
+        )
+        yield (
+            f"The results are added up along the {many}, one after the other",
+            lambda x, d=d: x.cumsum(d),
+        )
+        yield f"The results went through a softmax over the {many}", lambda x, d=d: x.softmax(d)
+    for says, change in (
+        ("This is the right result with its sign turned", torch.neg),
+        ("This is the right result without its sign", torch.abs),
+        ("This is the exponential of the right result", torch.exp),
+        ("This is the logarithm of the right result", torch.log),
+        ("This is the square of the right result", torch.square),
+        ("This is the square root of the right result", torch.sqrt),
+        ("This is the sigmoid of the right result", torch.sigmoid),
+        ("This is 1 minus the right result", lambda x: 1 - x),
+        ("This is 1 divided by the right result", lambda x: 1 / x),
+        ("Everything is 0", torch.zeros_like),
+        ("Every number is 1 too large", lambda x: x + 1),
+        ("Every number is 1 too small", lambda x: x - 1),
+        ("Negative numbers became 0", torch.relu),
+    ):  # fmt: skip
+        yield says, change
+
+
+def _elsewhere(pairs: list[tuple[Tensor, Tensor]]) -> str:
+    """All is right but for the places of one special number."""
+    for value, name in ((-math.inf, "minus infinity"), (math.inf, "infinity"), (0.0, "0")):
+        at = [(e == value) for e, _ in pairs]
+        if not any(x.any() for x in at) or all(x.all() for x in at):
+            continue
+        if all(
+            e.shape == s.shape and _close(e.masked_fill(x, 0), s.masked_fill(x, 0))
+            for x, (e, s) in zip(at, pairs, strict=True)
+        ):
+            found = [s[x & (s != value)] for x, (_, s) in zip(at, pairs, strict=True)]
+            other = next((float(x[0]) for x in found if x.numel()), None)
+            if other is not None:
+                return f"All is right, but where {name} belongs there are other numbers, such as {other:.3g}."
+    return ""
+
+
+def rounded(asked: Asked) -> str:
+    """Right to two digits or so: half precision somewhere."""
+    wrong, calls = asked.far, len(asked.calls)
+    near = [x for x in wrong if not _whole(x.expected) and same(x.expected, x.seen, COARSE)]
+    most = 2 * len(near) >= len(wrong) and 2 * len(wrong) >= calls
+    if near and (most or 1 < len(near) == len(wrong)):
+        return (
+            "The numbers are right to about two digits only. Is something rounded, or computed in "
+            "float16 or bfloat16?"
+        )
+    return ""
+
+
+def _whole(x: Any) -> bool:
+    """Whole numbers, which nothing rounds."""
+    return isinstance(x, Tensor) and not x.is_floating_point()
+
+
+def nearly_right(asked: Asked) -> str:
+    """Right to more digits than half precision loses in a row, and to fewer than float32 has."""
+    near = [x for x in asked.wrong if same(x.expected, x.seen)]
+    if not near or 2 * len(near) < len(asked.wrong):
+        return ""
+    where = (
+        "The"
+        if len(near) == len(asked.wrong)
+        else f"In {len(near)} of {len(asked.calls)} calls the"
+    )
+    return f"{where} numbers are right to about three digits only. Is something rounded, or computed in float16?"
+
+
+def not_a_number(asked: Asked) -> str:
+    """NaN or infinity where numbers belong, and nothing else wrong."""
+
+    def spoiled(e: Any, s: Any) -> bool:
+        comparable = plain(e) and plain(s) and s.shape == e.shape
+        return comparable and bool(e.isfinite().all()) and not s.isfinite().all()
+
+    wrong = asked.far
+    if (
+        wrong
+        and len(wrong) < len(asked.calls)
+        and all(any(spoiled(*both) for both in tensors(x.expected, x.seen)) for x in wrong)
+    ):
+        return f"Most is right, but there are NaN or infinite numbers here: {labels(wrong)}."
+    return ""

@@ -1,0 +1,107 @@
+"""The right numbers, but not in the form that was asked: packed, uncalled, reordered, of another type."""
+
+from itertools import permutations
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncourse.grading.compare import difference, plain, same
+from attncourse.grading.explain.asked import Asked, off, tensors
+from attncourse.grading.observe import run
+
+
+def uncalled(asked: Asked) -> str:
+    """Functions instead of what they return."""
+    wrong = asked.far
+    if wrong and all(callable(x.seen) and not isinstance(x.seen, Tensor) for x in wrong):
+        return "A function is returned; return what it gives when it is called."
+    return ""
+
+
+def packed(asked: Asked) -> str:
+    """The right tensor in a list, in an array of numpy, or beside others."""
+    wrong = asked.far
+    if not wrong:
+        return ""
+    if all(isinstance(x.seen, tuple) and any(map(_is_array, x.seen)) for x in wrong) and all(
+        same(x.expected, run(_made_tensors, x.seen)) for x in wrong
+    ):
+        return "The numbers are right, but these are arrays of numpy; return tensors."
+    if not all(plain(x.expected) for x in wrong):
+        return ""
+    parcels = {run(_parcel, x.expected, x.seen) for x in wrong}
+    parcel = parcels.pop()
+    known = not parcels and isinstance(parcel, str) and parcel
+    return f"The numbers are right, but this is {parcel}; return a tensor." if known else ""
+
+
+def _parcel(expected: Tensor, seen: Any) -> str:
+    """What the right tensor is wrapped in; '' where something else is wrong."""
+    if isinstance(seen, tuple):
+        beside = next((k for k, x in enumerate(seen) if same(expected, x)), None)
+        if beside is not None:
+            return f"{len(seen)} results, of which only number {beside + 1} is asked"
+        kind = "a list"
+    elif _is_array(seen):
+        kind = "an array of numpy"
+    else:
+        return ""
+    return kind if same(expected, torch.tensor(seen, dtype=expected.dtype)) else ""
+
+
+def _made_tensors(results: tuple) -> tuple[Tensor, ...]:
+    return tuple(map(torch.as_tensor, results))
+
+
+def _is_array(x: Any) -> bool:
+    return type(x).__name__ == "ndarray"
+
+
+def reordered(asked: Asked) -> str:
+    """Several results that are all there, in another order."""
+
+    def order(e: Any, s: Any) -> tuple[int, ...] | None:
+        several = isinstance(e, tuple) and isinstance(s, tuple) and 1 < len(s) == len(e) <= 4
+        orders = permutations(range(len(s))) if several else ()
+        return next((p for p in orders if same(e, tuple(s[k] for k in p))), None)
+
+    orders = {order(x.expected, x.seen) for x in asked.far}
+    if not orders or None in orders:
+        return ""
+    return "The results are right, but stand in another order."
+
+
+def reshaped(asked: Asked) -> str:
+    """The right numbers with other axes, for one and the same reason in every call that is wrong."""
+    wrong = off(asked.far)
+    reasons = set.intersection(*(_other_axes(*both) for both in wrong)) if wrong else set()
+    return f"The numbers are right, but {min(reasons)}." if reasons else ""
+
+
+def _other_axes(e: Any, s: Any) -> set[str]:
+    if not (plain(e) and plain(s)) or e.numel() != s.numel() or s.dim() > 5:
+        return set()
+    reasons = set()
+    if e.squeeze().shape == s.squeeze().shape and same(e.squeeze(), s.squeeze()):
+        reasons.add(f"axes of size 1 are {'missing' if s.dim() < e.dim() else 'added or moved'}")
+    if e.dim() == s.dim():
+        orders = (p for p in permutations(range(e.dim())) if s.permute(p).shape == e.shape)
+        if any(same(e, s.permute(p)) for p in orders):
+            reasons.add("the axes stand in another order")
+    elif not reasons and same(e.flatten(), s.flatten()):
+        reasons.add("axes are joined or split")
+    return reasons
+
+
+def of_another_type(asked: Asked) -> str:
+    """The right values as numbers where booleans are asked, or the other way round."""
+    wrong = [both for x in asked.calls for both in tensors(x.expected, x.seen) if difference(*both)]
+    if not wrong or not all(plain(e) and plain(s) and same(e, s) for e, s in wrong):
+        return ""
+    types = {(e.dtype, s.dtype) for e, s in wrong if torch.bool in (e.dtype, s.dtype)}
+    if len(types) != 1:
+        return ""
+    ((e, s),) = types
+    asks = "torch.bool is" if e == torch.bool else "numbers are"
+    return f"The values are right, but their type is {s}; {asks} asked."

@@ -1,0 +1,20 @@
+"""A wrong answer that people give, with the sentence that they should read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong answer, written by hand (an *idea*) or made of a right one by changing a step.
+
+    Args:
+        says: the sentence.
+        answer: the wrong answer.
+        steps: the steps of a right `attncourse.grading.recipe.Recipe` that ``answer`` replaces.
+    """
+
+    says: str
+    answer: Any
+    steps: dict[str, Callable] = field(default_factory=dict, repr=False)
