@@ -25,7 +25,7 @@ help:
 	@echo "make check              what CI does: make test, and nothing may be skipped"
 	@echo "make lab                open the notebooks in JupyterLab"
 	@echo "make run NB=PATH ...    execute notebooks in place (default: all of them)"
-	@echo "make exercises          write the student notebooks from their masters"
+	@echo "make exercises          write student notebooks and cards from the masters"
 	@echo "make bootstrap          write the cell that installs the course into every notebook"
 	@echo "make renumber           number the chapters as _toc.yml orders them"
 	@echo "make new NAME=strided   stubs for a new mechanism, from the equation to the exercises;"
@@ -116,6 +116,7 @@ bootstrap: $(READY)
 
 renumber: $(READY)
 	$(BIN)/python tools/renumber.py
+	$(BIN)/python tools/make_exercises.py
 
 new: $(READY)
 	@test -n "$(NAME)" || { echo "Name it: make new NAME=strided (KIND=mask, score or variant; EXERCISES=3)"; exit 1; }

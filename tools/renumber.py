@@ -1,6 +1,6 @@
 """Give the chapters the numbers of their places in _toc.yml: move a line there, then run this.
 
-    python tools/renumber.py        or: make renumber
+    make renumber        or: python tools/renumber.py, then python tools/make_exercises.py
 
 Notebooks are renamed, and every mention of their names, every link to them and the titles of the exercises
 follow; so do the line of the exercises below that of their chapter, their order in the grader, and "chapter" with

@@ -34,8 +34,8 @@ KINDS = {  # what differs between the kinds in the texts that they share
 }
 MODULES = r'^MODULES = \{.*\n(    "\w+": "[\w.]+",\n)+'
 ROUND = ("Implement", "Predict", "Repair", "Measure")  # the kinds of exercises, one after the other
-FUNCTION = {"points": "3", "difficulty": "2", "minutes": "20"}
-NUMBER = {"points": "1", "difficulty": "2", "minutes": "10", "judge": "Number(number)"}
+FUNCTION = {"worth": "3 points", "difficulty": "2", "minutes": "20"}
+NUMBER = {"worth": "1 point", "difficulty": "2", "minutes": "10", "judge": "Number(number)"}
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,9 @@ def _prose(text: str) -> list:
 
 def master(new: Mechanism) -> str:
     """The Markdown text of the exercises with their solutions."""
-    exercises = "".join(rendered(f"{x['folder']}/task.md", x) for x in new.tasks)
-    points = str(sum(int(x["points"]) for x in new.tasks))
+    parts = ("task_begin.md", "{folder}/task.md", "task_end.md")
+    exercises = "".join(rendered(part.format(**x), x) for x in new.tasks for part in parts)
+    points = str(sum(int(x["worth"].split()[0]) for x in new.tasks))
     count = {"count": str(new.exercises), "points": points, "exercises": exercises}
     return rendered("master.md", new.words | count)
 

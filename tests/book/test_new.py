@@ -1,12 +1,14 @@
 """`make new`: the stubs of each kind fit into the house, say what is left to do, and a wrong name writes nothing."""
 
 import ast
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from xml.etree import ElementTree
 
 import nbformat
@@ -58,11 +60,13 @@ def test_stubs_along_the_whole_way(made, untouched):
     house, said = made
     before, after = contents(untouched), contents(house)
     written = set(after) - set(before)
+    cards = json.loads((house / "attncourse/grading/cards.json").read_text("utf-8"))
     for _, name, count in NEW:
         stem, folder = STEMS[name], f"attncourse/grading/exercises/{name}"
         own = {x for x in written if name in x}
         tasks = {x for x in own if x.startswith(folder)} - {f"{folder}/__init__.py"}
         assert len(tasks) == count
+        assert all("TODO" in cards[Path(x).stem]["hints"][0] for x in tasks)
         assert own - tasks >= {
             f"{folder}/__init__.py",
             f"chapters/{stem}.ipynb",

@@ -1,5 +1,6 @@
 """`tools/renumber.py`: two chapters change places, and everything that names them follows."""
 
+import json
 import os
 import re
 import shutil
@@ -86,9 +87,11 @@ def test_two_chapters_change_places(house):
         assert all(int(number) == numbers[name] for number, name in mentioned.findall(text)), path
         assert all(int(said) == int(number) for said, number in links.findall(text)), path
 
+    assert run(house, "make_exercises").stdout == "attncourse/grading/cards.json: written\n"
+    cards = json.loads((house / "attncourse/grading/cards.json").read_text(encoding="utf-8"))
     for name in SWAPPED:
         for path in house.glob(f"attncourse/grading/exercises/{name}/[!_]*.py"):
-            assert f"chapter {numbers[name]}" in path.read_text(encoding="utf-8"), path
+            assert cards[path.stem]["needs"].endswith(f"chapter {numbers[name]}"), path
     row = rf"chapters/{numbers['kv_cache']:02}_kv_cache.ipynb\), chapter {numbers['kv_cache']} "
     assert re.search(row, (house / "index.md").read_text(encoding="utf-8")), "the map says it too"
 
@@ -110,6 +113,7 @@ def test_two_chapters_change_places(house):
     }
     swap(house)
     assert run(house, "renumber").returncode == 0
+    assert run(house, "make_exercises").returncode == 0
     assert {k: v for k, v in contents(house).items() if k not in pycache} == before, (
         "there and back"
     )
