@@ -24,6 +24,32 @@ def layers_that_no_cache_serves_refuse_one(p):
             p.cache.decode(layer, x, p.cache.KVCache(1, HEADS, 5, WIDTH // HEADS))
 
 
+def in_its_own_way(kind):
+    """A new layer of the kind that attends as nobody foresaw."""
+
+    class Halved(kind):
+        def _attend(self, *args):
+            heads, weights = super()._attend(*args)
+            return heads / 2, weights
+
+    return Halved
+
+
+@claim
+def a_layer_that_attends_in_its_own_way_is_not_decoded_as_another(p):
+    cache = p.cache.KVCache(1, HEADS, 5, WIDTH // HEADS)
+    for kind in (
+        p.layers.MultiHeadAttention,
+        p.layers.CausalSelfAttention,
+        module(p, "sinks").SinkAttention,
+        module(p, "sinks").GatedAttention,
+        module(p, "differential").DifferentialAttention,
+    ):
+        p.cache.decode(kind(WIDTH, HEADS), torch.zeros(1, 1, WIDTH), cache)
+        with pytest.raises(TypeError, match="attends in its own way"):
+            p.cache.decode(in_its_own_way(kind)(WIDTH, HEADS), torch.zeros(1, 1, WIDTH), cache)
+
+
 @claim
 def gaps_are_closed_behind_a_query_of_a_causal_layer(p):
     layer = module(p, "dilated").DilatedAttention(WIDTH, HEADS, (2, 1), 3)
