@@ -11,7 +11,7 @@ NO_TENSORS = {int, float, bool, str, type(None), torch.dtype, torch.device}
 
 
 class Allocations(NamedTuple):
-    """Sizes of the tensors that a call created: elements (not bytes) of the storage behind each tensor.
+    """Sizes of the tensors that a call created, in elements (not bytes) of their storage.
 
     Args:
         largest: size of the largest result of an operation, views of the inputs included.
@@ -36,7 +36,7 @@ class AllocationRecorder(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """False: torch would import its compiler, for seconds, only to tell it to skip this mode."""
+        """False: to skip this mode, torch would first import its compiler for seconds."""
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -65,14 +65,14 @@ def stored(x: Any) -> bool:
 
 
 def memories(objects: Any) -> set[int]:
-    """Storage addresses of the strided tensors among these objects, nested lists and dictionaries included."""
+    """Storage addresses of the strided tensors in these objects, however nested."""
     found: set[int] = set()
     _collect(objects, found)
     return found
 
 
 def _collect(x: Any, found: set[int]) -> None:
-    """Written by hand: torch.utils._pytree takes longer than most operations that are recorded."""
+    """Written by hand: torch.utils._pytree takes longer than most recorded operations."""
     if isinstance(x, Tensor):
         if stored(x):
             found.add(x.untyped_storage().data_ptr())
@@ -85,9 +85,10 @@ def _collect(x: Any, found: set[int]) -> None:
 
 
 def made_by(function: Callable, *args: Any) -> Allocations:
-    """Sizes recorded during a call without gradients; parameters and buffers of a layer count as inputs."""
-    is_layer = isinstance(function, nn.Module)
-    held = [*function.parameters(), *function.buffers()] if is_layer else []
+    """Sizes recorded in a call without gradients; parameters and buffers count as inputs."""
+    held: list[Tensor] = []
+    if isinstance(function, nn.Module):
+        held += [*function.parameters(), *function.buffers()]
     with torch.no_grad(), AllocationRecorder((args, held)) as recorder:
         function(*args)
     return recorder.made

@@ -1,4 +1,4 @@
-"""Answers to function exercises: functions of this process, and proxies of functions in another one."""
+"""Answers to function exercises: functions of this process, and proxies of others."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -20,8 +20,8 @@ class Question:
     Args:
         args, kwargs: arguments; the answer gets copies.
         gradients: True asks for the gradients of all floating-point ``args``, too.
-        beside: tensors that the answer holds, such as its parameters: the outcome has the gradients of those
-            that require one, and names those that the call changed.
+        beside: tensors that the answer holds, such as its parameters; the outcome has their
+            gradients, too, and names those that the call changed.
     """
 
     args: tuple
@@ -35,8 +35,10 @@ class Outcome(NamedTuple):
 
     Args:
         output: the return value.
-        gradients: of each input in turn, None where no graph leads to the input; or the error of the backward pass.
-        changed: indices of the arguments that the call changed, into all tensors followed by the lists of ``args``.
+        gradients: of each input in turn, None where no graph leads there; or the error of the
+            backward pass.
+        changed: indices of the arguments that the call changed, counted over all tensors and then
+            the lists of ``args``.
     """
 
     output: Any
@@ -55,9 +57,9 @@ class Answer(Protocol):
 
 
 class RemoteAnswer(ABC):
-    """An answer in another process. Only explicit subclasses count, so a submission cannot pretend to be one.
+    """An answer in another process. Only explicit subclasses count: no submission can pretend.
 
-    The other process can lie about allocations, so the result must also be had under a memory limit.
+    The other process can lie about allocations; `within` measures them by a memory limit.
     """
 
     @abstractmethod
@@ -76,7 +78,7 @@ class RemoteAnswer(ABC):
 
 
 class RemoteLayer(ABC):
-    """A layer whose ``forward`` runs in another process; only explicit subclasses count, as of `RemoteAnswer`."""
+    """A layer whose ``forward`` runs in another process; only explicit subclasses count."""
 
     @abstractmethod
     def allocations(self, *args: Any) -> Allocations: ...
@@ -101,7 +103,7 @@ def as_answer(answer: Callable) -> Answer:
 
 
 def look(function: Callable, question: Question) -> Outcome:
-    """The outcome of a call on copies of the arguments, in the process of the function."""
+    """The outcome of a call on copies of the arguments, in this process."""
     torch.default_generator.manual_seed(0)  # torch.manual_seed formats a stack, three times
     args = [_copy(x, question.gradients) for x in question.args]
     kwargs = {name: _copy(x, False) for name, x in question.kwargs.items()}
@@ -146,7 +148,7 @@ def _copy(x: Any, wants_gradient: bool) -> Any:
 
 
 def gradients_of(output: Any, inputs: list[Tensor]) -> list[Tensor | None]:
-    """Gradients of a fixed random mixture of all outputs; None where no graph leads to the inputs."""
+    """Gradients of a fixed random mixture of all outputs; None where no graph leads there."""
     generator = torch.Generator().manual_seed(1)
     outputs = output if isinstance(output, tuple | list) else [output]
     total = sum(

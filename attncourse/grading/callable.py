@@ -1,4 +1,4 @@
-"""Whether an answer takes the arguments of the exercise, found from its signature before the first call."""
+"""Whether an answer takes the arguments of the exercise, by its signature alone."""
 
 import inspect
 from collections.abc import Callable

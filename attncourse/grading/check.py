@@ -27,14 +27,14 @@ class CheckFailed(AssertionError):
     """Raised by `check` for a wrong answer, so that a run of the notebook notices."""
 
     def _render_traceback_(self) -> list[str]:
-        """IPython's hook for the traceback: the message alone, as the report above has the details."""
+        """The message alone for IPython: the report above it has the details."""
         return [str(self)]
 
 
 def check(name: str, answer: Any) -> None:
     """Judge an answer and show a report: the property that failed, and the most likely mistake.
 
-    An answer that is or calls the course's own code is refused: that code is for you to write.
+    An answer that is or calls the course's own code is refused.
 
     Args:
         name: the exercise, for example ``"split_heads"``.

@@ -65,7 +65,7 @@ class Described(str):
 
     @property
     def kind(self) -> str:
-        """The words before the colon, as a plain str: without a colon, partition returns the object itself."""
+        """The words before the colon; a plain str, as partition may return the object itself."""
         return str(self).partition(":")[0]
 
     def __eq__(self, other):
@@ -212,7 +212,7 @@ def same(expected: Any, seen: Any, tolerance: float = 1e-3) -> bool:
 
 
 def plainly_apart(expected: Any, seen: Any) -> bool:
-    """True if a finite number in these tensors, or tuples of tensors, is too far off. Quicker than `difference`."""
+    """True if a finite number in tensors or tuples is too far off. Quicker than `difference`."""
     if isinstance(expected, tuple) and isinstance(seen, tuple) and len(expected) == len(seen):
         return any(map(plainly_apart, expected, seen))
     if not (plain(expected) and plain(seen)) or expected.shape != seen.shape:

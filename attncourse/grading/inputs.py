@@ -15,9 +15,9 @@ TWISTER = slice(3, 627)  # where the state of a torch.Generator holds its 624 wo
 def seeded(seed: int, *labels: object) -> torch.Generator:
     """A generator for these labels; the numbers of one label reveal nothing about those of another.
 
-    torch takes at most 64 bits of a seed and uses 32 of them, which can all be tried in a minute. So a seed of
-    64 bits or more, as the grader of a class draws it, fills the whole state of the Mersenne Twister by SHAKE-256.
-    A smaller seed, as in `check`, makes runs repeatable and hides nothing.
+    torch takes at most 64 bits of a seed and uses 32 of them, which can all be tried in a minute.
+    So a seed of 64 bits or more, as the grader of a class draws it, fills the whole state of the
+    Mersenne Twister by SHAKE-256. A smaller seed, as in `check`, is repeatable and hides nothing.
     """
     generator, name = torch.Generator(), "\n".join(map(str, labels))
     if seed.bit_length() < 64:
@@ -72,9 +72,9 @@ def alternating(query: Tensor, key: Tensor) -> None:
 
 
 def far_below_zero(query: Tensor, key: Tensor) -> None:
-    """Scores of exactly -(2**27 + 2**10 j) (head_dim 16): below -1e8, a common value for masked scores.
+    """Scores of exactly -(2**27 + 2**10 j) (head_dim 16): below -1e8, which often masks.
 
-    The first key takes all weight, so the rounding of such scores in float32 makes no difference.
+    The first key takes all weight, so rounding of such scores in float32 makes no difference.
     """
     query.fill_(-(2.0**13))
     key.fill_(2.0**12)

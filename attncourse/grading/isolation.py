@@ -7,7 +7,7 @@ import torch
 
 @contextmanager
 def torch_defaults():
-    """float32, gradients, the CPU and a saved random state; the settings before are restored at the end."""
+    """float32, gradients and the CPU; all settings and the random state are restored at the end."""
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
     random = torch.get_rng_state()
     torch.set_default_dtype(torch.float32)
@@ -22,6 +22,6 @@ def torch_defaults():
 
 
 def _use(device: torch.device) -> None:
-    """Set the default device; None stands for the CPU, as an explicit default slows every operation."""
+    """Set the default device; None for the CPU, as an explicit one slows every operation."""
     if torch.get_default_device() != device:
         torch.set_default_device(None if device.type == "cpu" else device)

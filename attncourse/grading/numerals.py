@@ -1,4 +1,4 @@
-"""Numbers as people write them: of Python, numpy or torch, alone, in a list of one, or several together."""
+"""Numbers as people write them: of Python, numpy or torch, alone or in lists."""
 
 import numbers
 from typing import Any
@@ -11,7 +11,7 @@ DEEPEST = 4  # a list may hold itself
 
 
 def opened(answer: Any, depth: int = DEEPEST) -> Any:
-    """Arrays, tensors and lists as nested tuples of Python numbers; a single number without its container."""
+    """Arrays, tensors and lists as nested tuples of Python numbers; a single number bare."""
     if plain(answer) or type(answer).__name__ == "ndarray" and answer.dtype.kind in "iufb":
         answer = answer.tolist()
     if not isinstance(answer, list | tuple | range) or not depth:

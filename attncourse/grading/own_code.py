@@ -1,4 +1,4 @@
-"""Answers that are or call the course's own code, which `check` refuses; found by names, without running anything."""
+"""Answers that are or call the course's own code, found by names; `check` refuses them."""
 
 import dis
 import sys
@@ -21,14 +21,14 @@ def refused(name: str, points: int, answer: Any) -> Verdict | None:
     if not found:
         return None
     why = (
-        f"this answer uses {found}, which is the course's own code. Write the steps yourself: they are what "
-        "the exercise is for, and where a class is graded that code is missing."
+        f"this answer uses {found}, which is the course's own code. Write the steps yourself: they "
+        "are what the exercise is for, and where a class is graded that code is missing."
     )
     return Verdict(name, "failed", 0, points, (why,))
 
 
 def course_code(answer: Any) -> str:
-    """The first name of the course, apart from ``grading``, that an answer is or calls; '' where there is none.
+    """The first name of the course, apart from ``grading``, that an answer is or calls; else ''.
 
     Calls are followed within the module of the answer, which is the notebook.
     """
@@ -82,8 +82,8 @@ def _parts(thing: Any, home: str | None) -> Iterator[Any]:
 def _loaded(code: CodeType, known: dict[str, Any]) -> Iterator[Any]:
     """The objects that a function, and the functions inside, load by a global name or import.
 
-    An attribute counts only where it is one of a module that was loaded just before: ``self.attention`` is not
-    the ``attention`` that the notebook has imported.
+    An attribute counts only on a module that was loaded just before: ``self.attention`` is not the
+    ``attention`` that the notebook has imported.
     """
     before = None
     for step in dis.get_instructions(code):

@@ -40,8 +40,8 @@ class Score:
 def grade_notebook(path: Path, cell_seconds: float = 120) -> Score:
     """Run a notebook from top to bottom and score it.
 
-    Every exercise of the chapters that the notebook checks counts; an exercise without a check earns
-    0 and is named. After a cell that raises, hangs or kills its kernel the rest still runs.
+    Every exercise of the chapters that the notebook checks counts; one without a check earns 0 and
+    is named. After a cell that raises, hangs or kills its kernel the rest still runs.
 
     Args:
         path: the notebook.
@@ -57,7 +57,7 @@ def grade_notebook(path: Path, cell_seconds: float = 120) -> Score:
         score.problems.append(f"{path} does not exist")
     except IsADirectoryError:
         score.problems.append(f"{path} is a folder; name one notebook")
-    except Exception as error:  # no JSON, no notebook, a damaged one: the errors share no base class
+    except Exception as error:  # of json or nbformat: they share no base class
         score.problems.append(f"{path.name} is not a notebook that can be read: {error}"[:300])
     if score.problems:
         return score

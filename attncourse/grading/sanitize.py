@@ -23,7 +23,7 @@ def escape_hidden(text: str, keep: str = "") -> str:
 
 
 def truncate(text: str, most: int = LONGEST, keep: str = "") -> str:
-    """`escape_hidden`, cut after ``most`` characters; the end of a cut text gives its full length."""
+    """`escape_hidden`, cut after ``most`` characters; a cut text ends with its full length."""
     cut = f" ... ({len(text):,} characters)" if len(text) > most else ""
     return escape_hidden(text[:most], keep) + cut
 

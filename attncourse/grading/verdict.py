@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a check; ``status`` is ``passed``, ``failed``, ``not attempted`` or ``left out``."""
+    """The result of a check: ``passed``, ``failed``, ``not attempted`` or ``left out``."""
 
     name: str
     status: str
@@ -22,7 +22,7 @@ class Verdict:
 
 
 def left_out(name: str, package: str) -> Verdict | None:
-    """The verdict where a required package is missing: 0 of 0 points; None where the package is installed."""
+    """The verdict where a required package is missing: 0 of 0 points; else None."""
     if not package or find_spec(package):
         return None
     why = (
