@@ -26,7 +26,9 @@ def judged(session, judge, *sources: str):
     """The verdict on a notebook of these cells."""
     session.open(Cell(k, source) for k, source in enumerate(sources, start=1))
     assert session.problems == []
-    return session.judge(load(judge) if isinstance(judge, str) else tiny(judge), 2**127 + 1)
+    return session.judge(
+        load(judge) if isinstance(judge, str) else tiny(judge, answer="tell"), 2**127 + 1
+    )
 
 
 # The worker says that nothing was made. Its memory is limited all the same.
@@ -92,7 +94,7 @@ def test_no_library_becomes_memory(session):
 def test_the_limit_is_of_one_call(session):
     plain = "def tell(x): return x[:2].sum()"
     session.open([Cell(1, plain)])
-    told = [session.judge(tiny(Within()), 0).status for _ in range(4)]
+    told = [session.judge(tiny(Within(), answer="tell"), 0).status for _ in range(4)]
     assert told == ["passed"] * 4
     plenty = "import torch\ntell = torch.ones(2**28, dtype=torch.uint8).sum().item()"
     judged(session, "causal_mask", plenty)
