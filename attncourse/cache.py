@@ -1,12 +1,12 @@
 """The key-value cache, and one decoding step that reads it."""
 
-from functools import singledispatch
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from attncourse.layers import MultiHeadAttention, merge_heads
 from attncourse.positions import rotary
@@ -149,30 +149,62 @@ def cached_attention(
     return output.unflatten(2, (h // g, n)).flatten(1, 2)
 
 
-@singledispatch
+DECODERS: dict[type[nn.Module], Callable[..., Tensor]] = {}
+
+
+def decodes(kind: type[nn.Module]) -> Callable[[Callable], Callable]:
+    """Register a function as how `decode` decodes layers of this class."""
+
+    def register(decoder: Callable) -> Callable:
+        DECODERS[kind] = decoder
+        return decoder
+
+    return register
+
+
 @torch.no_grad()
 def decode(
-    layer: MultiHeadAttention,
-    x: Float[Tensor, "b n width"],
-    cache: KVCache,
-    *,
-    use_rotary: bool = False,
+    layer: nn.Module, x: Float[Tensor, "b n width"], cache: Any, **options: bool
 ) -> Float[Tensor, "b n width"]:
     """The outputs of a causal layer for n new tokens, given a cache of the tokens before.
 
     Args:
-        layer: self-attention with any number of key/value heads. Other layers register how they decode:
-            `attncourse.variants.latent.LatentAttention`, with ``absorbed`` in place of ``use_rotary``.
+        layer: self-attention with any number of key/value heads, or another layer whose class says with
+            `decodes` how it decodes.
         x: the new tokens only: all of a prompt, one of its chunks, or a single token.
         cache: of this layer; the new keys and values are appended.
-        use_rotary: turn queries and keys by their positions, as the cache counts them.
+        options: ``use_rotary`` turns queries and keys by their positions, as the cache counts them;
+            `attncourse.variants.latent.LatentAttention` takes ``absorbed`` in its place.
 
     Returns: the rows that ``layer(all tokens, is_causal=True)`` ends with. No gradient flows back.
+
+    Raises:
+        TypeError: no decoder knows how the layer attends.
 
     Cost: projections of n tokens and `cached_attention`; without a cache, of all m tokens.
     Reduces to: ``layer(x, is_causal=True)`` when the cache is empty.
     Source: pope2023, section 2.1.
     Chapter: 06_kv_cache.
     """
+    own: Any = type(layer)
+    kind = next((parent for parent in own.__mro__ if parent in DECODERS), None)
+    if kind is None or (issubclass(kind, MultiHeadAttention) and own.attend is not kind.attend):
+        known = ", ".join(x.__name__ for x in DECODERS)
+        raise TypeError(
+            f"decode knows how to go on with {known}; got {own.__name__}, which attends in its own way. "
+            f"Call the layer on all tokens, or register a decoder: attncourse.cache.decodes({own.__name__})"
+        )
+    return DECODERS[kind](layer, x, cache, **options)
+
+
+@decodes(MultiHeadAttention)
+def decode_with_cache(
+    layer: MultiHeadAttention,
+    x: Float[Tensor, "b n width"],
+    cache: KVCache,
+    *,
+    use_rotary: bool = False,
+) -> Float[Tensor, "b n width"]:
+    """Project the new tokens, and let the cache answer their queries."""
     query, key, value = layer.project(x, x, x)
     return layer.out_proj(merge_heads(cache.attend(query, key, value, use_rotary)))

@@ -56,6 +56,8 @@ class MultiHeadAttention(nn.Module):
         num_kv_heads: heads of keys and values; a divisor of num_heads, and query head h reads KV head
             h // (num_heads / num_kv_heads). ``None`` means num_heads.
 
+    A variant that reads in another way overrides `attend`; all around it stays.
+
     Raises:
         ValueError: embed_dim is not a multiple of num_heads, or num_heads of num_kv_heads, or an
             unknown init.
@@ -129,7 +131,7 @@ class MultiHeadAttention(nn.Module):
                 f"{key.size(1)} keys. Behind a cache use attncourse.cache.decode"
             )
         q, k, v = self.project(query, key, value, positions)
-        out, weights = self._attend(q, k, v, attn_mask, is_causal, need_weights)
+        out, weights = self.attend(q, k, v, attn_mask, is_causal, need_weights)
         out = self.out_proj(merge_heads(out))
         return (out, weights) if need_weights else out
 
@@ -144,16 +146,23 @@ class MultiHeadAttention(nn.Module):
             q, k = rotary(q, positions), rotary(k, positions)
         return q, k, v
 
-    def _attend(
+    def attend(
         self,
         q: Float[Tensor, "b h n d"],
         k: Float[Tensor, "b g m d"],
         v: Float[Tensor, "b g m d"],
-        attn_mask: Tensor | None,
-        is_causal: bool,
-        need_weights: bool,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
     ) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b h n m"] | None]:
-        """The five steps, or torch's fused version of them when nobody asks for the weights."""
+        """How the heads read: the five steps, or torch's fused version of them when nobody asks for the weights.
+
+        A variant overrides this method. `attncourse.cache.decode` then needs a decoder for it.
+
+        Args: as in `forward`, behind the projections.
+
+        Returns: what each head read, and the weights; these may be ``None`` unless ``need_weights``.
+        """
         dropout_p = self.dropout if self.training else 0.0
         if attn_mask is not None:
             check_mask(attn_mask, axes=4)

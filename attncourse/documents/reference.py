@@ -160,8 +160,17 @@ class DisentangledAttention(Drawn, disentangled.DisentangledAttention):
             mask = mask[:, None]
         return super().forward(x, attn_mask=zero_hides(mask))
 
-    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
-        _, weights = super()._attend(q, k, v, attn_mask, is_causal, True)
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        _, weights = super().attend(q, k, v, attn_mask, is_causal, need_weights=True)
+        assert weights is not None  # they were asked for
         weights = F.dropout(weights, self.dropout, self.training)
         return weights @ v, weights
 

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attncourse.cache import decode
 from attncourse.layers import SelfAttention
 from attncourse.masks import dense
 from attncourse.mods import Index, MaskMod
@@ -201,7 +200,15 @@ class BigBirdAttention(SelfAttention):
         num_random = min(self.num_random, max(0, num_blocks - 5))
         return bigbird_plan(num_blocks, num_random, self.num_heads, self.seed)
 
-    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
         if is_causal or attn_mask is not None:
             raise ValueError(
                 "the first and the last block of BigBird read all tokens, and all read them, so it takes no "
@@ -212,9 +219,4 @@ class BigBirdAttention(SelfAttention):
             return bigbird_attention(q, k, v, plan, self.block_size), None
         rule = bigbird_mask(plan, self.block_size)
         visible = dense(rule, 1, self.num_heads, q.size(2), k.size(2)).to(q.device)
-        return super()._attend(q, k, v, visible, False, True)
-
-
-@decode.register
-def _(layer: BigBirdAttention, x, cache, **options):
-    raise TypeError(f"{type(layer).__name__} does not decode: call it on all tokens")
+        return super().attend(q, k, v, visible, need_weights=True)

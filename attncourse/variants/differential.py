@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attncourse.cache import KVCache, decode
+from attncourse.cache import KVCache, decodes
 from attncourse.layers import MultiHeadAttention, merge_heads
 from attncourse.positions import rotary
 from attncourse.steps import add_causal, mask, mix, normalize, score
@@ -133,12 +133,22 @@ class DifferentialAttention(MultiHeadAttention):
             q, k = rotary(q, positions), rotary(k, positions)
         return q, k, v
 
-    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
-        options = {"attn_mask": attn_mask, "is_causal": is_causal}
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        weights = None
         if need_weights:
-            heads, weights = differential_attention(q, k, v, self.lam(), **options)
+            heads, weights = differential_attention(
+                q, k, v, self.lam(), attn_mask=attn_mask, is_causal=is_causal
+            )
         else:
-            heads, weights = self._fused(q, k, v, **options), None
+            heads = self._fused(q, k, v, attn_mask, is_causal)
         return (1 - self.lambda_init) * self.norm(heads), weights
 
     def _fused(self, q, k, v, attn_mask, is_causal):
@@ -146,7 +156,7 @@ class DifferentialAttention(MultiHeadAttention):
         if attn_mask is not None and attn_mask.dim() == 4 and attn_mask.size(1) > 1:
             attn_mask = attn_mask.repeat_interleave(2, dim=1)
         # Fused functions want values as wide as the keys: one half after the other.
-        attend = super()._attend
+        attend = super().attend
         halves = (half.repeat_interleave(2, dim=1) for half in v.chunk(2, dim=-1))
         read = [attend(q, k, half, attn_mask, is_causal, False)[0] for half in halves]
         both = torch.cat(read, dim=-1)
@@ -163,8 +173,7 @@ def together(x: Float[Tensor, "b heads n d"]) -> Float[Tensor, "b h n e"]:
     return x.unflatten(1, (-1, 2)).transpose(2, 3).flatten(3)
 
 
-@decode.register
-@torch.no_grad()
+@decodes(DifferentialAttention)
 def _(layer: DifferentialAttention, x, cache, *, use_rotary: bool = False):
     """The two keys of a pair lie side by side in a `KVCache`, which is as large as that of `MultiHeadAttention`."""
     if type(cache) is not KVCache:
@@ -174,5 +183,5 @@ def _(layer: DifferentialAttention, x, cache, *, use_rotary: bool = False):
     keys, values = cache.append(together(key), value)
     n, m = query.size(2), keys.size(2)
     visible = add_causal(None, m, m, x.device)[m - n :]
-    heads, _ = layer._attend(query, apart(keys), values, visible, False, False)
+    heads, _ = layer.attend(query, apart(keys), values, attn_mask=visible)
     return layer.out_proj(merge_heads(heads))

@@ -1,11 +1,13 @@
 """A window with gaps: as many keys as a window has, further apart, so that it reaches further."""
 
-from attncourse.cache import decode
+from torch import Tensor
+
+from attncourse.layers import SelfAttention
 from attncourse.masks import dilated
-from attncourse.variants.window import SlidingWindowAttention
+from attncourse.variants.window import joined, pair
 
 
-class DilatedAttention(SlidingWindowAttention):
+class DilatedAttention(SelfAttention):
     """Self-attention in which every position reads each ``step``-th of its neighbours.
 
         visible(i, j) = j - i is one of -left step, ..., -step, 0, step, ..., right step
@@ -14,7 +16,7 @@ class DilatedAttention(SlidingWindowAttention):
     the source only some heads have gaps, and the steps differ.
 
     Args:
-        embed_dim, num_heads, options: as in `attncourse.variants.window.SlidingWindowAttention`.
+        embed_dim, num_heads, options: as in `attncourse.layers.MultiHeadAttention`.
         window_size: (left, right), keys that are read on each side; or one number w for w // 2 on each.
         step: distance from one key to the next, 1 or more.
 
@@ -35,19 +37,22 @@ class DilatedAttention(SlidingWindowAttention):
         step: int = 2,
         **options,
     ):
-        super().__init__(embed_dim, num_heads, window_size, **options)
+        super().__init__(embed_dim, num_heads, **options)
+        self.window_size, self.step = pair(window_size), step
         dilated(*self.window_size, step)  # it says what is wrong with the numbers
-        self.step = step
 
-    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
         left, right = self.window_size
         rule = dilated(left, 0 if is_causal else right, self.step)
-        return self._masked(rule, q, k, v, attn_mask, need_weights)
+        return super().attend(q, k, v, joined(rule, q, k, attn_mask), need_weights=need_weights)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, step={self.step}"
-
-
-@decode.register
-def _(layer: DilatedAttention, x, cache, **options):
-    raise TypeError(f"{type(layer).__name__} does not decode: call it on all tokens")
+        return f"{super().extra_repr()}, window_size={self.window_size}, step={self.step}"

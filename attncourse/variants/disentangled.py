@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attncourse.cache import decode
 from attncourse.layers import SelfAttention, split_heads
 from attncourse.steps import add_causal, attention, check_mask, mask
 
@@ -235,7 +234,15 @@ class DisentangledAttention(SelfAttention):
         query, key, _ = self.project(x, x, x)
         return score_terms(query, key, *self.tables(), bucket=self.bucket, p2c=self.p2c)
 
-    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
         return disentangled_attention(
             q,
             k,
@@ -248,11 +255,6 @@ class DisentangledAttention(SelfAttention):
             is_causal=is_causal,
             need_weights=need_weights,
         )
-
-
-@decode.register
-def _(layer: DisentangledAttention, x, cache, **options):
-    raise TypeError(f"{type(layer).__name__} does not decode: call it on all tokens")
 
 
 def _position_terms(

@@ -1,9 +1,8 @@
 """A bias over distances in which each head sets how strong it is: alpha R(i - j) + beta."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from attncourse.cache import decode
 from attncourse.layers import SelfAttention
 from attncourse.scores import relative_bias
 from attncourse.steps import add_causal, attention
@@ -32,13 +31,16 @@ class DocumentBiasAttention(SelfAttention):
         self.alpha = nn.Parameter(torch.ones(num_heads))
         self.beta = nn.Parameter(torch.zeros(num_heads))
 
-    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
         if is_causal:
             attn_mask = add_causal(attn_mask, q.size(2), k.size(2), q.device)
         of_head = relative_bias(self.alpha[:, None] * self.table + self.beta[:, None])
         return attention(q, k, v, attn_mask=attn_mask, score_mod=of_head)
-
-
-@decode.register
-def _(layer: DocumentBiasAttention, x, cache, **options):
-    raise TypeError(f"{type(layer).__name__} does not decode: call it on all tokens")

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attncourse.cache import decode
+from attncourse.cache import decodes
 from attncourse.layers import merge_heads, split_heads
 from attncourse.variants.linear import LinearCache
 
@@ -242,9 +242,8 @@ class GatedLinearAttention(nn.Module):
         return decayed_products(q / math.sqrt(q.size(-1)), k, decay_between(total))
 
 
-@decode.register
-@torch.no_grad()
-def _(layer: GatedLinearAttention, x, cache):  # type: ignore[misc]
+@decodes(GatedLinearAttention)
+def _(layer: GatedLinearAttention, x, cache):
     """A cache of a state: nothing else is kept of the tokens."""
     if not (isinstance(cache, LinearCache) and cache.layer is layer):
         raise TypeError(f"the layer decodes with a LinearCache of its own; got {cache}")

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attncourse.cache import decode
+from attncourse.cache import decodes
 from attncourse.layers import merge_heads, split_heads
 from attncourse.positions import rotary
 from attncourse.steps import add_causal, attention, mask, mix, normalize
@@ -123,9 +123,8 @@ class LatentAttention(nn.Module):
         return torch.einsum("bhnc,hdc->bhnd", mixed, w_v), weights
 
 
-@decode.register
-@torch.no_grad()
-def _(layer: LatentAttention, x, cache, *, absorbed: bool = False):  # type: ignore[misc]
+@decodes(LatentAttention)
+def _(layer: LatentAttention, x, cache, *, absorbed: bool = False):
     """The cache has one head: latents where keys used to be, rotary keys in place of values."""
     positions = cache.positions(x.size(1))
     cached = cache.append(*layer.compress(x, positions))

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from attncourse.cache import decode
+from attncourse.cache import decode_with_cache, decodes
 from attncourse.layers import MultiHeadAttention
 from attncourse.positions import rotary
 from attncourse.steps import mix, repeat_heads
@@ -186,7 +186,15 @@ class LinearAttention(MultiHeadAttention):
             **options,
         )
 
-    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
         if attn_mask is not None:
             raise ValueError(
                 "the state sums over all keys alike, so no pair can be hidden; got an attn_mask. Use "
@@ -240,13 +248,12 @@ class LinearCache:
         return f"LinearCache({self.length} tokens in {self.nbytes} bytes)"
 
 
-@decode.register
-@torch.no_grad()
+@decodes(LinearAttention)
 def _(layer: LinearAttention, x, cache, *, use_rotary: bool = False):
     """Any other cache would read with a softmax, or with another layer's features."""
     if not (isinstance(cache, LinearCache) and cache.layer is layer):
         raise TypeError(f"the layer decodes with a LinearCache of its own; got {cache}")
-    return decode.dispatch(MultiHeadAttention)(layer, x, cache, use_rotary=use_rotary)
+    return decode_with_cache(layer, x, cache, use_rotary=use_rotary)
 
 
 def _divide(sums: Tensor, total: Tensor) -> Tensor:

@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attncourse.layers import merge_heads, split_heads
+from attncourse.layers import SelfAttention, merge_heads, split_heads
 from attncourse.masks import any_of, dense, global_tokens, sliding_window
 from attncourse.steps import attention
-from attncourse.variants.window import ROWS, SlidingWindowAttention, neighbours
+from attncourse.variants.window import ROWS, neighbours, pair
 
 Projections = tuple[Tensor, Tensor, Tensor]
 
@@ -123,7 +123,7 @@ def _check(query, key, value, is_global) -> None:
         )
 
 
-class LongformerAttention(SlidingWindowAttention):
+class LongformerAttention(SelfAttention):
     """Self-attention with a window and global tokens, whose own rows have projections of their own.
 
         q, k, v = x W^Q, x W^K, x W^V             for every row, whomever it reads
@@ -149,7 +149,9 @@ class LongformerAttention(SlidingWindowAttention):
         window_size: int | tuple[int, int],
         bias: bool = True,
     ):
-        super().__init__(embed_dim, num_heads, window_size, bias=bias)
+        super().__init__(embed_dim, num_heads, bias=bias)
+        self.window_size = pair(window_size)
+        sliding_window(*self.window_size)  # it says what is wrong with the numbers
         self.q_global_proj = deepcopy(self.q_proj)
         self.k_global_proj = deepcopy(self.k_proj)
         self.v_global_proj = deepcopy(self.v_proj)
@@ -180,6 +182,13 @@ class LongformerAttention(SlidingWindowAttention):
             return self.out_proj(merge_heads(out)), weights
         out = longformer_attention(*local, is_global, self.window_size, global_projections=own)
         return self.out_proj(merge_heads(out))
+
+    def attend(self, *inputs, **options):
+        """Refused: which tokens are global, and what they ask, is known to the whole layer only."""
+        raise TypeError(
+            "LongformerAttention needs to know which tokens are global; got queries, keys and values only. "
+            "Call the layer: layer(x, is_global)"
+        )
 
 
 def masked_form(

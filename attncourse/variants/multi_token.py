@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attncourse.cache import decode
 from attncourse.layers import SelfAttention
 from attncourse.steps import add_causal, check_mask, mask, normalize, repeat_heads, score
 from attncourse.steps import mix as mix_values
@@ -157,11 +156,11 @@ class MultiTokenAttention(SelfAttention):
         self.kernel_size = kernel_size
         self.norm = nn.RMSNorm(embed_dim // num_heads, eps=1e-5) if norm else None
         self.lambda_init = lambda_init(layer)
-        kernel, nobody = identity_kernel(num_heads, kernel_size), torch.eye(num_heads)
+        kernel, no_mixing = identity_kernel(num_heads, kernel_size), torch.eye(num_heads)
         self.kernel = nn.Parameter(kernel)
         self.kernel_after = nn.Parameter(kernel.clone()) if after else None
-        self.mix = nn.Parameter(nobody) if mix_heads else None
-        self.mix_after = nn.Parameter(nobody.clone()) if mix_heads else None
+        self.mix = nn.Parameter(no_mixing) if mix_heads else None
+        self.mix_after = nn.Parameter(no_mixing.clone()) if mix_heads else None
 
     def forward(self, x: Float[Tensor, "b n width"], *, is_causal: bool = True, **options):
         """`MultiHeadAttention.forward` for one sequence, always causal: a kernel looks back at queries."""
@@ -169,7 +168,15 @@ class MultiTokenAttention(SelfAttention):
             raise ValueError("MultiTokenAttention is causal; got is_causal=False, leave it out")
         return super().forward(x, is_causal=True, **options)
 
-    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
         heads, weights = multi_token_attention(
             q,
             k,
@@ -187,14 +194,6 @@ class MultiTokenAttention(SelfAttention):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, kernel_size={self.kernel_size}"
-
-
-@decode.register
-def _(layer: MultiTokenAttention, x, cache, **options):
-    raise TypeError(
-        "MultiTokenAttention looks back at queries, which a cache of keys and values does not keep; "
-        "give the layer the whole sequence"
-    )
 
 
 def identity_kernel(heads: int, kernel_size: tuple[int, int]) -> Float[Tensor, "h c_q c_k"]:

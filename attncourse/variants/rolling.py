@@ -4,8 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attncourse.cache import KVCache, decode
-from attncourse.layers import MultiHeadAttention
+from attncourse.cache import KVCache, decode_with_cache, decodes
 from attncourse.positions import rotary
 from attncourse.variants.window import SlidingWindowAttention, sliding_window_attention
 
@@ -95,8 +94,7 @@ class RollingKVCache(KVCache):
         )
 
 
-@decode.register
-@torch.no_grad()
+@decodes(SlidingWindowAttention)
 def _(layer: SlidingWindowAttention, x, cache, *, use_rotary: bool = False):
     """A cache that keeps more tokens, or fewer, would make another layer of it."""
     left = layer.window_size[0]
@@ -105,4 +103,4 @@ def _(layer: SlidingWindowAttention, x, cache, *, use_rotary: bool = False):
             f"the layer reads itself and {left} tokens before; it needs a RollingKVCache with "
             f"window={left}; got {cache}"
         )
-    return decode.dispatch(MultiHeadAttention)(layer, x, cache, use_rotary=use_rotary)
+    return decode_with_cache(layer, x, cache, use_rotary=use_rotary)

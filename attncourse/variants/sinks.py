@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attncourse.cache import KVCache, decode
+from attncourse.cache import KVCache, decodes
 from attncourse.layers import MultiHeadAttention, merge_heads
 from attncourse.steps import add_causal, mask, mix, repeat_heads, score
 
@@ -103,7 +103,15 @@ class SinkAttention(MultiHeadAttention):
             raise ValueError(f"SinkAttention has no dropout; got {self.dropout}, leave it at 0")
         self.sink = nn.Parameter(torch.zeros(num_heads), requires_grad=learned)
 
-    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
         return sink_attention(q, k, v, self.sink, attn_mask=attn_mask, is_causal=is_causal)
 
 
@@ -138,7 +146,7 @@ class GatedAttention(MultiHeadAttention):
         """As `MultiHeadAttention.forward` for one sequence: the output, or (output, weights)."""
         self._check_inputs(x, x, x)
         q, k, v = self.project(x, x, x, positions)
-        heads, weights = self._attend(q, k, v, attn_mask, is_causal, need_weights)
+        heads, weights = self.attend(q, k, v, attn_mask, is_causal, need_weights)
         out = self.let_through(heads, x)
         return (out, weights) if need_weights else out
 
@@ -149,16 +157,14 @@ class GatedAttention(MultiHeadAttention):
         return self.out_proj(merge_heads(heads) * torch.sigmoid(self.gate_proj(x)))
 
 
-@decode.register
-@torch.no_grad()
+@decodes(GatedAttention)
 def _(layer: GatedAttention, x, cache, *, use_rotary: bool = False):
     """The gate looks at the new tokens only, so nothing of it is cached."""
     query, key, value = layer.project(x, x, x)
     return layer.let_through(cache.attend(query, key, value, use_rotary), x)
 
 
-@decode.register
-@torch.no_grad()
+@decodes(SinkAttention)
 def _(layer: SinkAttention, x, cache, *, use_rotary: bool = False):
     """A learned sink is no token, so nothing of it is cached. Needs a `KVCache`, which keeps every token."""
     if type(cache) is not KVCache:

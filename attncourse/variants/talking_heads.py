@@ -4,7 +4,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attncourse.cache import decode
 from attncourse.layers import SelfAttention
 from attncourse.steps import add_causal, mask, mix, normalize, repeat_heads, score
 
@@ -91,11 +90,15 @@ class TalkingHeadsAttention(SelfAttention):
         self.before = nn.Parameter(torch.eye(num_heads))
         self.after = nn.Parameter(torch.eye(num_heads))
 
-    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
-        options = {"attn_mask": attn_mask, "is_causal": is_causal}
-        return talking_heads_attention(q, k, v, self.before, self.after, **options)
-
-
-@decode.register
-def _(layer: TalkingHeadsAttention, x, cache, **options):
-    raise TypeError(f"{type(layer).__name__} does not decode: call it on all tokens")
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        return talking_heads_attention(
+            q, k, v, self.before, self.after, attn_mask=attn_mask, is_causal=is_causal
+        )

@@ -91,6 +91,15 @@ def pair(window_size: int | tuple[int, int]) -> tuple[int, int]:
     return window_size
 
 
+def joined(rule: MaskMod, q: Tensor, k: Tensor, attn_mask: Tensor | None) -> Tensor:
+    """A mask that hides what the rule forbids and what an ``attn_mask`` hides."""
+    visible = dense(rule, 1, 1, q.size(2), k.size(2))[0, 0].to(q.device)
+    if attn_mask is None:
+        return visible
+    check_mask(attn_mask, axes=4)
+    return attn_mask & visible if attn_mask.dtype == torch.bool else mask(attn_mask, visible)
+
+
 def _rule(window_size: tuple[int, int]) -> MaskMod:
     if isinstance(window_size, int):
         raise TypeError(
@@ -126,7 +135,15 @@ class SlidingWindowAttention(SelfAttention):
         self.window_size = pair(window_size)
         sliding_window(*self.window_size)  # it says what is wrong with the numbers
 
-    def _attend(self, q, k, v, attn_mask, is_causal, need_weights):
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
         """The blocks; or the window as a mask, when all weights are wanted or forbidden one by one."""
         left, right = pair(self.window_size)
         window = (left, 0 if is_causal else right)
@@ -135,16 +152,8 @@ class SlidingWindowAttention(SelfAttention):
             dropout_p = self.dropout if self.training else 0.0
             out = sliding_window_attention(q, k, v, window, enable_gqa=shared, dropout_p=dropout_p)
             return out, None
-        return self._masked(sliding_window(*window), q, k, v, attn_mask, need_weights)
-
-    def _masked(self, rule: MaskMod, q, k, v, attn_mask, need_weights):
-        """All pairs are computed, and those that the rule forbids are hidden."""
-        visible = dense(rule, 1, 1, q.size(2), k.size(2))[0, 0].to(q.device)
-        if attn_mask is not None:
-            check_mask(attn_mask, axes=4)
-            is_bool = attn_mask.dtype == torch.bool
-            visible = attn_mask & visible if is_bool else mask(attn_mask, visible)
-        return super()._attend(q, k, v, visible, False, need_weights)
+        visible = joined(sliding_window(*window), q, k, attn_mask)
+        return super().attend(q, k, v, visible, need_weights=need_weights)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, window_size={self.window_size}"

@@ -226,11 +226,9 @@ MUTANTS += [
     ("disentangled", "            need_weights=need_weights,\n", "            need_weights=False,\n"),
     ("disentangled", "        self.positions = positions\n", "        self.positions = nn.Parameter(positions.detach())\n"),
     ("disentangled", "bucket=self.bucket, p2c=self.p2c)", "bucket=self.bucket)"),
-    ("disentangled", "@decode.register\n", ""),
     ("document_bias", "self.alpha[:, None] * self.table", "self.table"),
     ("document_bias", "+ self.beta[:, None]", "+ self.beta[:, None] * self.table"),
     ("document_bias", "torch.zeros(2 * span + 1)", "torch.ones(2 * span + 1) / torch.arange(1, 2 * span + 2)"),
     ("document_bias", "add_causal(attn_mask, q.size(2), k.size(2), q.device)", "add_causal(None, q.size(2), k.size(2), q.device)"),
     ("document_bias", "        if is_causal:\n", "        if is_causal and attn_mask is None:\n"),
-    ("document_bias", "@decode.register\n", ""),
 ]  # fmt: skip

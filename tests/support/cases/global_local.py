@@ -163,14 +163,13 @@ def bigbird_layer(p, s):
 
 MUTANTS += [
     ("bigbird", "max(0, num_blocks - 5))\n        return", "max(0, num_blocks - 6))\n        return"),
-    ("bigbird", "return bigbird_attention(q, k, v, plan, self.block_size), None", "return super()._attend(q, k, v, None, False, False)"),
-    ("bigbird", "return super()._attend(q, k, v, visible, False, True)", "return super()._attend(q, k, v, None, False, True)"),
+    ("bigbird", "return bigbird_attention(q, k, v, plan, self.block_size), None", "return super().attend(q, k, v)"),
+    ("bigbird", "return super().attend(q, k, v, visible, need_weights=True)", "return super().attend(q, k, v, need_weights=True)"),
     ("bigbird", "dense(rule, 1, self.num_heads,", "dense(rule, 1, 1,"),
     ("bigbird", "num_random, self.num_heads, self.seed)", "num_random, self.num_heads)"),
     ("bigbird", "if is_causal or attn_mask is not None:", "if is_causal:"),
     ("bigbird", "if is_causal or attn_mask is not None:", "if attn_mask is not None:"),
     ("bigbird", "if rest or not num_blocks:", "if rest:"),
-    ("bigbird", "@decode.register\n", ""),
     ("masks", "is_global[b, q_idx] | is_global[b, kv_idx]", "is_global[b, q_idx] & is_global[b, kv_idx]"),
     ("masks", "is_global[b, q_idx] | is_global[b, kv_idx]", "is_global[b, kv_idx]"),
     ("longformer", "rule(None, None, i[:, None], j) & ~is_global[:, None, j]", "rule(None, None, i[:, None], j) | is_global[:, None, j]"),

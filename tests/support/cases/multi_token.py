@@ -190,7 +190,6 @@ MUTANTS += [
     ("multi_token", "            attn_mask=attn_mask,\n", ""),
     ("multi_token", "        if not is_causal:\n", "        if is_causal is None:\n"),
     ("multi_token", "        if self.dropout:\n", "        if self.dropout > 1:\n"),
-    ("multi_token", "@decode.register\n", ""),
     ("multi_token", "(1 - self.lambda_init) * self.norm(heads)", "self.norm(heads)"),
     ("multi_token", "nn.RMSNorm(embed_dim // num_heads, eps=1e-5) if norm", "nn.RMSNorm(embed_dim // num_heads) if norm"),
     ("multi_token", "self.lambda_init = lambda_init(layer)", "self.lambda_init = lambda_init(0)"),

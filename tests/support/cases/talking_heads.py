@@ -112,7 +112,6 @@ MUTANTS += [
     ("talking_heads", "self.before, self.after, **options", "self.before, self.after, attn_mask=attn_mask"),
     ("talking_heads", "self.after = nn.Parameter(torch.eye(num_heads))", "self.after = nn.Parameter(torch.ones(num_heads, num_heads))"),
     ("talking_heads", "        if self.dropout:\n", "        if self.dropout > 1:\n"),
-    ("talking_heads", "@decode.register\n", ""),
     ("talking_heads", '"hg,bgnm->bhnm"', '"gh,bgnm->bhnm"'),
     ("talking_heads", "mix_heads(score(query, key, scale), before)", "mix_heads(score(query, key, scale), after)"),
     ("talking_heads", "mix_heads(score(query, key, scale), before)", "mix_heads(score(query, key), before)"),

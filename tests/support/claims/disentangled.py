@@ -186,5 +186,5 @@ def what_cannot_be_is_refused(p):
     document = module(p, "document_bias").DocumentBiasAttention
     for layer in (make(12, 3, 4), document(12, 3, 4)):
         cache = p.cache.KVCache.of(layer, 1, 9)
-        with pytest.raises(TypeError, match="does not decode"):
+        with pytest.raises(TypeError, match="attends in its own way"):
             p.cache.decode(layer, torch.randn(1, 2, 12), cache)

@@ -10,9 +10,10 @@ WIDTH, HEADS = 12, 3
 
 
 def without_cache(p):
-    """Layers that read other keys than a cache would give them."""
+    """Layers that read other keys than a cache would give them, or know more than it keeps."""
     yield module(p, "dilated").DilatedAttention(WIDTH, HEADS, 4, 2)
     yield module(p, "bigbird").BigBirdAttention(WIDTH, HEADS, 2)
+    yield module(p, "longformer").LongformerAttention(WIDTH, HEADS, 2)
     yield module(p, "talking_heads").TalkingHeadsAttention(WIDTH, HEADS)
 
 
@@ -20,7 +21,9 @@ def without_cache(p):
 def layers_that_no_cache_serves_refuse_one(p):
     x = torch.zeros(1, 1, WIDTH)
     for layer in without_cache(p):
-        with pytest.raises(TypeError, match=f"{type(layer).__name__} does not decode"):
+        with pytest.raises(
+            TypeError, match=f"got {type(layer).__name__}, which attends in its own way"
+        ):
             p.cache.decode(layer, x, p.cache.KVCache(1, HEADS, 5, WIDTH // HEADS))
 
 
@@ -28,8 +31,8 @@ def in_its_own_way(kind):
     """A new layer of the kind that attends as nobody foresaw."""
 
     class Halved(kind):
-        def _attend(self, *args):
-            heads, weights = super()._attend(*args)
+        def attend(self, *args):
+            heads, weights = super().attend(*args)
             return heads / 2, weights
 
     return Halved

@@ -102,5 +102,5 @@ def a_multi_token_layer_learns_and_says_what_it_refuses(p):
         make(12, 3, norm="layer")
     with pytest.raises(ValueError, match="odd width.*got 10 keys"):
         make(12, 3, (6, 10))
-    with pytest.raises(TypeError, match="looks back at queries"):
+    with pytest.raises(TypeError, match="MultiTokenAttention, which attends in its own way"):
         p.cache.decode(layer, x, p.cache.KVCache.of(layer, 2, 7))
