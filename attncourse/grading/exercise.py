@@ -51,11 +51,14 @@ class Calls:
         spec: the definition, slow and obvious; same arguments, same return values.
         cases: ``cases(generator)`` lists the calls; seeded, axes of pairwise different sizes.
         gradients: also compare the gradients of every floating-point input.
+        also: ``also(output)`` yields further properties of each output, as pairs of a readable name
+            and what is seen; for those that a comparison within a tolerance overlooks.
     """
 
     spec: Callable
     cases: Callable[..., list[Case]]
     gradients: bool = True
+    also: Callable[[Any], Iterator[tuple[str, Any]]] | None = None
 
     def observe(self, answer: Callable, seed: int) -> Iterator[tuple[str, Any]]:
         if problem := no_function(answer, self.spec, cases_of(self, seed)):
@@ -64,12 +67,20 @@ class Calls:
         names = list(signature(self.spec).parameters)
         for number, call in enumerate(calls_of(answer, cases_of(self, seed), self.gradients)):
             try:
-                yield from observe_call(call, names)
+                for what, found in observe_call(call, names):
+                    yield what, found
+                    if self.also and what.endswith(", output") and not isinstance(found, Raised):
+                        yield from self._further(call.case.label, found)
             except NotAttempted:
                 if not number:
                     raise
                 # Other calls gave results, so this is no stub any more.
                 yield f"{call.case.label}, output", Raised("NotImplementedError", "")
+
+    def _further(self, label: str, output: Any) -> Iterator[tuple[str, Any]]:
+        """What ``also`` sees in an output; nothing where it cannot look at it."""
+        found = run(lambda: list(self.also(output)))
+        yield from () if isinstance(found, Raised) else ((f"{label}, {k}", x) for k, x in found)
 
     def listed(self, seed: int) -> list[Case]:
         """The calls on the inputs of a seed."""

@@ -24,8 +24,15 @@ from attncourse.grading.explain.errors import meaning_of_errors
 from attncourse.grading.explain.gradients import changed_input, cut_gradient, lost_gradient
 from attncourse.grading.explain.maps import of_map
 from attncourse.grading.explain.masks import wrong_pair
-from attncourse.grading.explain.places import only_call, only_loud, wrong_places, wrong_results
+from attncourse.grading.explain.places import (
+    only_call,
+    only_loud,
+    wrong_places,
+    wrong_property,
+    wrong_results,
+)
 from attncourse.grading.explain.relations import (
+    limited,
     multiplied,
     nearly_right,
     not_a_number,
@@ -56,11 +63,13 @@ ORDER: tuple[Explainer, ...] = (
     cut_gradient,
     multiplied,
     related,
+    limited,
+    wrong_property,
     wrong_pair,
-    of_map,
-    of_number,
     rounded,
     nearly_right,
+    of_map,
+    of_number,
     not_a_number,
     missing_step,
     only_loud,

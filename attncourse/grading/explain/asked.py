@@ -94,10 +94,18 @@ class Asked:
             yield case, dict(observe_call(one, names))[what], dict(observe_call(other, names))[what]
 
     @cached_property
+    def largest(self) -> Case | None:
+        """Of the wrong calls the one with the most numbers."""
+
+        def size(case: Case) -> int:
+            return sum(x.numel() for x in case.args if isinstance(x, Tensor))
+
+        return max((call.case for call in self.wrong if call.case), key=size, default=None)
+
+    @cached_property
     def right(self) -> list[dict[str, Any]]:
-        """The named values of the right answer in the first wrong call, in their order; none without a chain."""
-        values = getattr(self.exercise.right, "values", None)
-        case = next((call.case for call in self.wrong if call.case), None)
+        """The named values of the right answer in the largest wrong call, in their order; [] without any."""
+        values, case = getattr(self.exercise.right, "values", None), self.largest
         if values is None or case is None:
             return []
         found = run(lambda: values(*case.args, **case.kwargs))

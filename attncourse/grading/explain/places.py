@@ -1,5 +1,7 @@
 """Which calls, which results and which places are wrong, and which are right?"""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -74,7 +76,10 @@ def wrong_places(asked: Asked) -> str:
 
 def _stands(asked: Asked, label: str, right: Tensor, seen: Tensor, number: int) -> str:
     wrong, found = apart(right, seen), []
-    for axis, letter in enumerate(axis_names(asked, right, number)):
+    letters = axis_names(asked, right, number)
+    if band := _band(wrong, letters):
+        return f"In the call '{label}' all that is wrong stands {band}; the rest is right."
+    for axis, letter in enumerate(letters):
         bad = wrong.movedim(axis, 0).flatten(1).any(1)
         if not bad.all():
             at = bad.nonzero().flatten().tolist()
@@ -84,7 +89,62 @@ def _stands(asked: Asked, label: str, right: Tensor, seen: Tensor, number: int) 
     return f"{where}; the rest is right." if found else ""
 
 
+def _band(wrong: Tensor, letters: list[str]) -> str:
+    """Where in a square table all that is wrong stands: on, above or below its diagonal."""
+    if wrong.dim() < 2 or len(letters[-1]) > 1:
+        return ""
+    *_, n, m = wrong.shape
+    i, j = torch.arange(n)[:, None], torch.arange(m)
+    row, column = (words(letter)[0] for letter in letters[-2:])
+    for where, how in ((i == j, "equal to"), (j > i, "larger than"), (j < i, "smaller than")):
+        if where.any() and not wrong[..., ~where].any():
+            return f"where the number of the {column} is {how} that of the {row}"
+    return ""
+
+
+def wrong_property(asked: Asked) -> str:
+    """The results are right within the tolerance, and a further property that is looked at is not."""
+    if asked.wrong or asked.raised:
+        return ""
+    wrong = [
+        what.rpartition(", ")[2]
+        for what, right in asked.expected.items()
+        if what in asked.seen and difference(right, asked.seen[what])
+    ]
+    if not wrong or not asked.calls or any("gradient of " in what for what in wrong):
+        return ""
+    return f"The results are right as far as their tolerance tells, but not: {wrong[0]}."
+
+
 def apart(right: Tensor, seen: Tensor) -> Tensor:
     """Where two tensors differ, as a check sees them."""
     close = torch.isclose(seen.double().cpu(), right.double(), rtol=RTOL, atol=ATOL, equal_nan=True)
     return ~close
+
+
+def moved(name: str) -> Callable[[Asked], str]:
+    """An explainer for answers that only move the numbers of their first argument: which one stands where?
+
+    Args:
+        name: of that argument.
+    """
+
+    def explainer(asked: Asked) -> str:
+        call = next(iter(asked.shaped), None)
+        if call is None or call.case is None:
+            return ""
+        given, seen = call.case.args[0].double(), call.seen.double().cpu()
+        place = tuple(apart(call.expected, call.seen).nonzero()[0].tolist())
+        right = (given == call.expected[place].double()).nonzero()[0].tolist()
+        there = (given == seen[place]).nonzero()
+        if not len(there):
+            return (
+                f"There are numbers in the result that {name} does not hold; here, numbers only "
+                "change places."
+            )
+        return (
+            f"In the call '{call.label}', {list(place)} holds {name}{there[0].tolist()}; it should "
+            f"hold {name}{right}."
+        )
+
+    return explainer

@@ -161,6 +161,28 @@ def _elsewhere(pairs: list[tuple[Tensor, Tensor]]) -> str:
     return ""
 
 
+def limited(asked: Asked) -> str:
+    """Numbers beyond a limit stand at the limit: the same one in all calls, and all else is right."""
+    pairs = [
+        (e.double(), s.double().cpu())
+        for what, right in asked.expected.items()
+        if what in asked.seen
+        for e, s in tensors(right, asked.seen[what])
+        if plain(e) and plain(s) and e.shape == s.shape and e.is_floating_point()
+    ]
+    off = [(e[w], s[w]) for e, s in pairs if (w := ~torch.isclose(s, e, 1e-3, 1e-4)).any()]
+    if not off:
+        return ""
+    right, seen = (torch.cat(x) for x in zip(*off, strict=True))
+    limit = float(seen[0])
+    if len(right) < 3 or not torch.allclose(seen, seen[:1], rtol=1e-4) or not math.isfinite(limit):
+        return ""
+    for beyond, how in ((right > limit, "larger"), (right < limit, "smaller")):
+        if beyond.all():
+            return f"Numbers end at {limit:.4g}: those that should be {how} are {limit:.4g}. Nothing limits them."
+    return ""
+
+
 def rounded(asked: Asked) -> str:
     """Right to two digits or so: half precision somewhere."""
     wrong, calls = asked.far, len(asked.calls)

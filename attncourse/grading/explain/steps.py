@@ -1,7 +1,7 @@
 """Which step of the right answer is the first whose numbers the answer never computes?
 
 The answer is called once more while all tensors that it makes are recorded. The right answer is a chain of
-named values (`attncourse.grading.chain`); a value is made where each of its numbers is found among those.
+named values (`attncourse.grading.dataflow`); a value is made where each of its numbers is found among those.
 """
 
 from typing import Any
@@ -55,7 +55,7 @@ def missing_step(asked: Asked) -> str:
     """The last value of the chain that is made, and the first behind it that is not."""
     if not asked.right or isinstance(asked.answer, RemoteAnswer) or not callable(asked.answer):
         return ""
-    case = next(call.case for call in asked.wrong if call.case)
+    case = asked.largest
     args = [x.clone() if isinstance(x, Tensor) else x for x in case.args]
     with torch.no_grad(), NumbersMade() as recorder:
         run(lambda: asked.answer(*args, **case.kwargs))

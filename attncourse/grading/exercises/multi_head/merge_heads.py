@@ -6,7 +6,7 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
-from attncourse.grading.exercises.multi_head.split_heads import cases_of
+from attncourse.grading.exercises.multi_head.split_heads import cases
 from attncourse.grading.noticing import Noticing, moved
 
 
