@@ -16,7 +16,7 @@ HINTS = re.compile(r"\n\n".join(HINT.format(k) for k in (1, 2, 3)), re.DOTALL)
 FORM_OF_CARD = """\
 ## {number}. Title
 
-*Implement · 2 points · difficulty 1 of 5 · about 10 minutes · needs section 'The formula' of chapter 1*"""
+*Implement · 2 points · difficulty 1 of 5 · about 9 minutes · needs section 'Title' of chapter 1*"""
 FORM_OF_HINTS = "\n\n".join(
     f"<details><summary>Hint {k}</summary>\n\nText\n\n</details>" for k in (1, 2, 3)
 )
@@ -39,9 +39,8 @@ def card_at(cells: list, place: int, name: str, number: int) -> Card:
     card = re.match(rf"## {number}\. (?P<title>.+)\n\n{LINE}(?:\n|$)", heading.source)
     if not card:
         form = FORM_OF_CARD.format(number=number)
-        raise ValueError(
-            _unlike(form, heading, f"the card of {name}, number {number} of its chapter")
-        )
+        what = f"the card of {name}, number {number} of its chapter"
+        raise ValueError(_unlike(form, heading, what))
     below = cells[place + 1] if place + 1 < len(cells) else checked
     hints = HINTS.fullmatch(below.source)
     if not hints:
@@ -54,6 +53,7 @@ def card_at(cells: list, place: int, name: str, number: int) -> Card:
 def _unlike(form: str, cell, what: str) -> str:
     """What is said of a cell that has another form."""
     return (
-        f"cell {cell.id}: expected {what}, in this form:\n\n{form}\n\ngot:\n\n{cell.source[:300]}\n\n"
+        f"cell {cell.id}: expected {what}, in this form:\n\n{form}\n\n"
+        f"got:\n\n{cell.source[:300]}\n\n"
         "Write the cell so, then run: make exercises"
     )

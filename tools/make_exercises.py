@@ -1,11 +1,12 @@
-"""Write the student notebooks, and the cards of the package, from the masters in exercises/solutions/.
+"""Write the student notebooks, and the cards of the package, from the masters.
 
     python tools/make_exercises.py            write them
     python tools/make_exercises.py --check    exit 1 if one is out of date
 
-A master holds cards, statements, solutions in ``### BEGIN SOLUTION`` regions, ``check`` cells, and hints
-below them. Cards and hints are copied to ``cards.json``, for `check` and `hint`. nbgrader's metadata is filled
-in; the first cell, which installs the course, is that of `tools/bootstrap.py`.
+A master, in exercises/solutions/, holds cards, statements, solutions in ``### BEGIN SOLUTION``
+regions, ``check`` cells, and hints below them. Cards and hints are copied to ``cards.json``, for
+`check` and `hint`. nbgrader's metadata is filled in; the first cell, which installs the course, is
+that of `tools/bootstrap.py`.
 A cell keeps its id, in the master and in the student notebook.
 """
 

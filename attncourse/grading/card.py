@@ -1,7 +1,7 @@
 """The card of an exercise: its title, what it asks of a student, and its hints.
 
-Cards and hints are written in the master notebooks; `make exercises` copies them to cards.json, which
-the package carries.
+Cards and hints are written in the master notebooks; `make exercises` copies them to cards.json,
+which the package carries.
 """
 
 import json
@@ -43,7 +43,7 @@ def card_of(name: str) -> Card:
     """
     if name not in _cards():
         raise KeyError(
-            f"expected a card of {name} in {FILE.name}; got {len(_cards())} cards, none of that name; "
+            f"expected a card of {name} in {FILE.name}; got {len(_cards())} others; "
             "write the card in its notebook in exercises/solutions/, then run: make exercises"
         )
     return _cards()[name]
