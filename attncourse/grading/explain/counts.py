@@ -1,5 +1,7 @@
 """By which factor or term is a number off? For predictions, and for functions that return counts."""
 
+import math
+from collections.abc import Callable
 from fractions import Fraction
 from numbers import Real
 from typing import Any
@@ -76,3 +78,21 @@ def _factor(wrong: list[tuple[float, float]]) -> str:
         if 0 < found < 1
         else f"{found} times"
     )
+
+
+def predicted(tells: Callable[[float], str]) -> Callable[[Asked], str]:
+    """An explainer for one predicted number: the sentence on it, such as what would follow from it.
+
+    Args:
+        tells: a finite number -> a sentence, or ''.
+    """
+
+    def explainer(asked: Asked) -> str:
+        found = asked.seen.get("the number")
+        if not isinstance(found, Close) or found.value.dim():
+            return ""
+        number = float(found.value)
+        unknown = "This is NaN or infinite: no number to compare."
+        return tells(number) if math.isfinite(number) else unknown
+
+    return explainer
