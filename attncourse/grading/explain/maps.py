@@ -37,8 +37,8 @@ def _of_returned(call: Wrong) -> str:
     if len(call.expected) != 2 or not all(plain(x) for x in (*call.expected, *call.seen)):
         return ""
     (right, true), (made, weights) = call.expected, (x.double().cpu() for x in call.seen)
-    rows = true.sum(-1) if true.dim() == right.dim() else torch.zeros(1)
-    if not bool((((rows - 1).abs() < NEAR) | (rows.abs() < NEAR)).all()):
+    rows = true.double().sum(-1)
+    if true.dim() < 3 or not bool((((rows - 1).abs() < NEAR) | (rows.abs() < NEAR)).all()):
         return ""  # no weights
     if same(true, weights):
         return "The weights are right, so the fault lies behind them: look at how they meet the values."

@@ -8,6 +8,7 @@ from torch import Tensor
 from attncourse.grading.axes import words
 from attncourse.grading.compare import ATOL, RTOL, difference, plain, same
 from attncourse.grading.explain.asked import Asked, axis_names, labels, tensors
+from attncourse.grading.explain.relations import one_factor
 
 ONLY_LOUD = (
     "Ordinary scores give the right result, large ones do not. Something depends on their size: an "
@@ -38,17 +39,23 @@ def wrong_results(asked: Asked) -> str:
         name: [x for x in calls if difference(x.expected[k], x.seen[k])]
         for k, name in enumerate(names)
     }
+    factors = {
+        name: one_factor([(x.expected[k], x.seen[k]) for x in wrong[name]])
+        for k, name in enumerate(names)
+    }
     right = [name for name, of in wrong.items() if not of]
-    if not right and all(len(of) == len(calls) for of in wrong.values()):
+    everywhere = all(len(of) == len(calls) for of in wrong.values())
+    if not right and everywhere and not any(factors.values()):
         return ""
     good = f"Right in all calls: {' and '.join(right)}. " if right else ""
-    bad = "; ".join(f"{name} {_how_often(of, calls)}" for name, of in wrong.items() if of)
-    return f"{good}Not right: {bad}."
+    bad = [_how_wrong(name, wrong[name], calls, factors[name]) for name in names if wrong[name]]
+    return f"{good}Not right: {'; '.join(bad)}."
 
 
-def _how_often(wrong: list, calls: list) -> str:
+def _how_wrong(name: str, wrong: list, calls: list, factor: float | None) -> str:
     few = f"in {len(wrong)} of {len(calls)} calls, the first is '{wrong[0].label}'"
-    return "in all calls" if len(wrong) == len(calls) else few
+    where = "in all calls" if len(wrong) == len(calls) else few
+    return f"{name} {where}{f', {factor:.4g} times the right numbers' if factor else ''}"
 
 
 def only_call(asked: Asked) -> str:

@@ -19,14 +19,28 @@ COARSE = 0.03
 def multiplied(asked: Asked) -> str:
     """All that is wrong is a multiple of what it should be, with one factor everywhere."""
     wrong = asked.far
-    found = [run(_factor, *both) for both in off(wrong)]
-    if len(wrong) < 2 or not all(isinstance(x, float) for x in found):
-        return ""
-    if any(abs(x / found[0] - 1) > 1e-4 for x in found) or abs(found[0] - 1) < 1e-3:
+    factor = one_factor(off(wrong))
+    if len(wrong) < 2 or factor is None or _one_is_right(wrong):
         return ""
     calls = len(asked.calls)
     where = f", in {len(wrong)} of {calls} calls: {labels(wrong)}" if len(wrong) < calls else ""
-    return f"The numbers are {found[0]:.4g} times what they should be{where}."
+    return f"The numbers are {factor:.4g} times what they should be{where}."
+
+
+def _one_is_right(wrong: list) -> bool:
+    """Is one of several results right in all of these calls? Then it is not all numbers."""
+    right = [{k for k, x in enumerate(tensors(*call[2:])) if same(*x)} for call in wrong]
+    return bool(set.intersection(*right))
+
+
+def one_factor(pairs: list[tuple[Any, Any]]) -> float | None:
+    """The one factor by which all of these results are off; None where there is none."""
+    found = [run(_factor, *both) for both in pairs]
+    if not found or not all(isinstance(x, float) for x in found):
+        return None
+    if any(abs(x / found[0] - 1) > 1e-4 for x in found) or abs(found[0] - 1) < 1e-3:
+        return None
+    return found[0]
 
 
 def _factor(e: Any, s: Any) -> float | None:
@@ -52,8 +66,16 @@ def related(asked: Asked) -> str:
         if len(pairs) != len(asked.calls) or all(same(*both) for both in pairs):
             continue
         if says := _relation(asked, pairs, number):
-            return says if results == 1 else f"Result {number + 1} of {results}: {says}"
+            return says if results == 1 else f"{_named(asked, number, results)}: {says}"
     return ""
+
+
+def _named(asked: Asked, number: int, results: int) -> str:
+    """What a result is called, at the beginning of a sentence."""
+    names = asked.exercise.results
+    if len(names) != results:
+        return f"Result {number + 1} of {results}"
+    return f"{names[number][:1].upper()}{names[number][1:]}"
 
 
 def _relation(asked: Asked, pairs: list[tuple[Any, Any]], number: int) -> str:
