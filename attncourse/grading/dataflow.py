@@ -35,6 +35,7 @@ class Value:
         called: as a student would call it, in the plural: "the running sums".
         axes: their letters, as in `attncourse.grading.explain.asked.AXES`.
         number: the tensor; where a step can run over another axis, made by ``make(dim)``.
+        by: the steps of a `Recipe` that make the value; of a `Dataflow` they are called as the value is.
     """
 
     called: str
@@ -42,6 +43,7 @@ class Value:
     number: Any
     make: Callable | None = None
     dim: int = 0
+    by: tuple[str, ...] = ()
 
 
 def value(named: str, made: Any, dim: int | None = None) -> Value:
@@ -76,7 +78,7 @@ class Dataflow:
     """
 
     steps: Callable[..., Generator]
-    given: dict[str, str] = field(default_factory=dict)
+    given: dict[str, str] = field(default_factory=dict, hash=False)
     changes: tuple[Change, ...] = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -115,20 +117,20 @@ class Dataflow:
         return self._slip(says, called, lambda made: change(made.number))
 
     def slips(self, case: Case) -> list[Mistake]:
-        """One-step mistakes of all values that this call makes, the last values first."""
+        """One-step mistakes of all values that this call makes, the first values first."""
         bound = signature(self.steps).bind(*case.args, **case.kwargs).arguments
         given = [value(named, bound[x]) for x, named in self.given.items() if x in bound]
         every = {x.called: x for x in (*given, *self.values(*case.args, **case.kwargs))}
         return [
             self._slip(says, called, change)
-            for called, made in reversed(every.items())
+            for called, made in every.items()
             if isinstance(made.number, Tensor)
             for says, change in changes_of(made, called in [x.called for x in given])
         ]
 
     def _slip(self, says: str, called: str, change: Callable[[Value], Any]) -> Mistake:
         wrong = replace(self, changes=(Change(called, change),))
-        return Mistake(says[:1].upper() + says[1:], wrong)
+        return Mistake(says[:1].upper() + says[1:], wrong, {called: change})
 
 
 def dataflow(**given: str) -> Callable[[Callable[..., Generator]], Dataflow]:

@@ -13,7 +13,9 @@ from torch import Tensor
 from attncourse.grading.compare import Raised, difference, plain, plainly_apart
 from attncourse.grading.explain import explain
 from attncourse.grading.explain.asked import Asked
+from attncourse.grading.explain.steps import first_missing
 from attncourse.grading.mistake import Mistake
+from attncourse.grading.observe import run
 
 Observations = dict[str, Any]
 Marked = dict[str, tuple[Any, tuple | None]]  # what was seen, and its fingerprint
@@ -72,9 +74,11 @@ class Diagnosis:
     def of(self, asked: Asked) -> tuple[str, str]:
         """The sentence of the mistake that shows the same, and that of an explainer where none does."""
         answer = marked(asked.seen)
-        gave_results = any(not isinstance(x, Raised) for x in asked.seen.values())
-        for known in (self.ideas, self.slips if gave_results else []):
-            for shown in known:
+        for shown in self.ideas:
+            if shown.agrees(answer):
+                return shown.mistake.says, ""
+        if any(not isinstance(x, Raised) for x in asked.seen.values()):
+            for shown in self._nearest(asked):
                 if shown.agrees(answer):
                     return shown.mistake.says, ""
         if says := self._where_it_ran(asked):
@@ -82,6 +86,17 @@ class Diagnosis:
         notice = getattr(self.exercise.judge, "notice", lambda *_: "")
         says = notice(asked.expected, asked.seen, asked.seed)
         return "", says or explain(asked, self.exercise.explain)
+
+    def _nearest(self, asked: Asked) -> list[Shown]:
+        """The slips, those of the first step whose numbers the answer does not compute in front."""
+        if not self.slips:
+            return []
+        place = run(first_missing, asked)
+        if not isinstance(place, int) or place == len(asked.right):
+            return self.slips
+        step = asked.right[place]
+        names = set(step.by or (step.called,))
+        return sorted(self.slips, key=lambda shown: not names & shown.mistake.steps.keys())
 
     def _shown(self, mistake: Mistake) -> Shown:
         return Shown(self.exercise.judge.observe(mistake.answer, self.seed), mistake)

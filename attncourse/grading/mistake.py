@@ -12,7 +12,7 @@ class Mistake:
     Args:
         says: the sentence.
         answer: the wrong answer.
-        steps: the steps of a right `attncourse.grading.recipe.Recipe` that ``answer`` replaces.
+        steps: the steps of a right `Recipe`, or the value of a right `Dataflow`, that ``answer`` changes.
     """
 
     says: str

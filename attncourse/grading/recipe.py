@@ -99,21 +99,23 @@ class Recipe:
         """The named values of one call, in the order in which they are made."""
         kept: list[Value] = []
 
-        def keep(called: str, number: Any) -> Any:
-            kept.append(Value(called, ("b", "h", "n", "m")[-number.dim() :], number))
+        def keep(called: str, number: Any, *by: str) -> Any:
+            kept.append(Value(called, (), number, by=by))
             return number
 
         def scores(x: Given) -> Tensor:
-            return keep("the products of queries and keys", self.score(x))
+            return keep("the products of queries and keys", self.score(x), "given", "score")
 
         def masked(made: Tensor, x: Given) -> Tensor:
-            return self.mask(keep(f"the scores, divided by sqrt({self.width})", made), x)
+            return self.mask(keep(f"the scores, divided by sqrt({self.width})", made, "scale"), x)
 
         def finish(weights: Tensor, x: Given) -> Tensor:
-            return keep("the weights", self.finish(weights, x))
+            return keep(
+                "the weights", self.finish(weights, x), "rule", "mask", "normalize", "finish"
+            )
 
         def mix(weights: Tensor, x: Given) -> Tensor:
-            return keep("the weighted sums of the values", self.mix(weights, x))
+            return keep("the weighted sums of the values", self.mix(weights, x), "mix")
 
         replace(self, score=scores, mask=masked, finish=finish, mix=mix)(*arguments, **named)
         return kept

@@ -1,14 +1,15 @@
-"""What a wrong answer hears: the mistake it shows, two at once, or what can be noticed of it."""
+"""Which mistake is named: an idea of the exercise, or a step of its right answer that was changed."""
 
 import pytest
 import torch
 from support.tiny import tiny
 
 from attncourse.grading.answer import LocalAnswer, Question, as_answer
-from attncourse.grading.diagnosis import Diagnosis, Mistake, alike, fingerprint, pairs_of
-from attncourse.grading.exercise import SEEDS, Calls, expected_of
+from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.diagnosis import alike, fingerprint
+from attncourse.grading.exercise import Calls
 from attncourse.grading.inputs import sized_cases
-from attncourse.grading.mistakes import ATTENTION, masks, mistakes_of, rules, weights
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.observe import Case
 from attncourse.grading.recipe import Given, Recipe
 
@@ -20,7 +21,7 @@ CALLS = [
     ("1 key", (2, 2, 3, 1, 4, 5), 1),
 ]
 RIGHT = Recipe(lambda query, key, value: Given(query, key, value, 0))
-MISTAKES = mistakes_of(RIGHT, *ATTENTION, masks, rules, weights, without=("top left",))
+SCALE = RIGHT.but("The scale is missing.", scale=lambda x: 1.0)
 
 
 def attention(query, key, value):
@@ -34,8 +35,8 @@ def cases(seed):
     return sized_cases(seed, "b h n m d e", "b h n d, b h m d, b h m e", CALLS)
 
 
-def exercise(mistakes=MISTAKES, judge=None):
-    return tiny(judge or Calls(attention, cases), {"right": RIGHT}, mistakes)
+def exercise(ideas=(), right=None, judge=None):
+    return tiny(judge or Calls(attention, cases), right, ideas)
 
 
 def test_the_recipe_is_attention():
@@ -43,50 +44,62 @@ def test_the_recipe_is_attention():
 
 
 def test_a_mistake_replaces_steps_and_keeps_the_rest():
-    mistake = RIGHT.but("The scale is missing.", scale=lambda x: 1.0)
-    assert mistake.answer.mix is RIGHT.mix
-    assert set(mistake.steps) == {"scale"}
-    verdict = exercise([mistake]).grade(mistake.answer)
+    assert SCALE.answer.mix is RIGHT.mix
+    assert set(SCALE.steps) == {"scale"}
+    verdict = exercise([SCALE]).grade(SCALE.answer)
     assert (verdict.status, verdict.diagnosis) == ("failed", "The scale is missing.")
 
 
-def test_a_family_leaves_out_only_what_it_has():
-    with pytest.raises(ValueError, match="no mistake is called unscalled; there are"):
-        mistakes_of(RIGHT, *ATTENTION, without=("unscalled",))
+def test_mistakes_follow_from_a_recipe_and_ideas_come_first():
+    unscaled = SCALE.answer
+    assert exercise(right=RIGHT).grade(unscaled).diagnosis.startswith("The scores are not divided")
+    assert exercise([SCALE], RIGHT).grade(unscaled).diagnosis == "The scale is missing."
 
 
-def test_two_mistakes_at_once_are_named_together():
-    def twice_wrong(query, key, value):
-        scores = (query @ key.mT).tril()
-        weights = scores.softmax(-1)
-        return weights @ value, weights
-
-    says = exercise().grade(twice_wrong).diagnosis
-    assert says.startswith("Two mistakes at once. ")
-    assert "not divided by sqrt(head_dim)" in says
-    assert "set to 0 instead of minus infinity" in says
+@dataflow(log_decay="the log-decays: b h t")
+def faded(log_decay):
+    total = yield value("the running sums: b h t", log_decay.cumsum, dim=-1)
+    pairs = yield value("the differences: b h i j", total[..., :, None] - total[..., None, :])
+    return pairs.exp().tril()
 
 
-def test_pairs_replace_different_steps():
-    one, same, other = (RIGHT.but(s, **{step: None}) for s, step in zip("abc", ("mix", "mix", "scale"), strict=True))  # fmt: skip
-    found = pairs_of([one, same, other, Mistake("d", attention)])
-    assert [pair.says for pair in found] == [
-        "Two mistakes at once. a c",
-        "Two mistakes at once. b c",
-    ]
+def decays(seed):
+    g = torch.Generator().manual_seed(seed)
+    return [Case(f"{t} tokens", (-torch.rand(2, 3, t, generator=g),)) for t in (4, 5)]
 
 
-def test_two_mistakes_are_tried_only_where_they_may_be_the_answer():
-    """One changes nothing in the first call, one gives another shape: alone they show what the two would."""
+def of_sums(change):
+    """The table of decays of other running sums."""
 
-    tiny = exercise()
-    assert tiny.grade(lambda q, k, v: (attention(q, k, v)[0].exp(), attention(q, k, v)[1])).findings
-    (found,) = tiny._diagnoses.values()
-    assert len(found.double) < len(pairs_of(MISTAKES))
-    tiny = exercise()
-    assert tiny.grade(lambda q, k, v: attention(q, k, v)[0][..., None]).diagnosis == ""
-    (found,) = tiny._diagnoses.values()
-    assert len(found.double) < len(pairs_of(MISTAKES)) / 4
+    def answer(log_decay):
+        total = change(log_decay)
+        return (total[..., :, None] - total[..., None, :]).exp().tril()
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (of_sums(lambda x: x.cumsum(-1).detach()), "No gradient flows through the "),
+        (of_sums(lambda x: x.cumsum(1)), "The running sums are made along the heads; make them along the tokens."),
+        (of_sums(lambda x: x.cumsum(-1)[:, :1].expand_as(x)), "The differences of head 0 are used for all heads; each"),
+        (of_sums(lambda x: -x.cumsum(-1)), "The sign of the log-decays is turned."),
+        (of_sums(lambda x: x.roll(1, 0).cumsum(-1)), "The log-decays of the samples are exchanged;"),
+        (of_sums(lambda x: x.mul_(2).cumsum(-1) / 2), "The log-decays are changed in place"),
+    ],
+)  # fmt: skip
+def test_mistakes_follow_from_named_values(answer, says):
+    verdict = exercise(right=faded, judge=Calls(faded, decays)).grade(answer)
+    assert verdict.diagnosis.startswith(says)
+
+
+def test_a_dataflow_is_its_right_answer_and_has_ideas_of_its_own():
+    logs = decays(0)[0].args[0]
+    assert torch.allclose(faded(logs), of_sums(lambda x: x.cumsum(-1))(logs))
+    assert [x.called for x in faded.values(logs)] == ["the running sums", "the differences"]
+    idea = faded.but("The sums begin at 1.", "the running sums", lambda x: x + 1 + 0 * x**2)
+    assert torch.allclose(idea.answer(logs), faded(logs)), "what is added cancels"
 
 
 def test_a_mistake_is_run_no_further_than_needed_and_only_once():
@@ -97,110 +110,21 @@ def test_a_mistake_is_run_no_further_than_needed_and_only_once():
         return 5 * x
 
     all_cases = [Case(f"{n} numbers", (torch.ones(n),)) for n in (1, 2, 3)]
-    judge = Calls(lambda x: 2 * x, lambda seed: all_cases)
-    tiny = exercise([Mistake("Five times.", wrong)], judge)
-    assert tiny.grade(lambda x: 3 * x).diagnosis == ""
+    checked = exercise([Mistake("Five times.", wrong)], judge=Calls(lambda x: 2 * x, lambda seed: all_cases))  # fmt: skip
+    assert checked.grade(lambda x: 3 * x).diagnosis == ""
     assert called == [1], "one case told them apart"
-    assert tiny.grade(lambda x: 5 * x).diagnosis == "Five times."
-    assert tiny.grade(lambda x: 5 * x).diagnosis == "Five times."
+    assert checked.grade(lambda x: 5 * x).diagnosis == "Five times."
+    assert checked.grade(lambda x: 5 * x).diagnosis == "Five times."
     assert called == [1, 2, 3]
 
 
 def test_what_is_known_belongs_to_a_seed():
-    tiny = exercise(MISTAKES[:1])
+    checked = exercise([SCALE])
     for seed in range(6):
         for _ in "ab":
-            assert tiny.grade(MISTAKES[0].answer, seed).diagnosis == MISTAKES[0].says
-    assert 1 < len(tiny._diagnoses) <= 4, "kept, and not without end"
-    assert len({found.seed for found in tiny._diagnoses.values()}) == len(tiny._diagnoses)
-
-
-def transposed(query, key, value):
-    output, weights = attention(query, key, value)
-    return output.transpose(0, 1), weights
-
-
-def in_bfloat16(query, key, value):
-    output, weights = attention(*(x.bfloat16() for x in (query, key, value)))
-    return output.float(), weights.float()
-
-
-def nearly(query, key, value):
-    output, weights = attention(query, key, value)
-    return output + 5e-4 * weights.amax(-1, keepdim=True), weights
-
-
-def without_key(query, key, value):
-    return attention(query, key.detach(), value)
-
-
-def not_a_number(query, key, value):
-    output, weights = attention(query, key, value)
-    return (output / 0 if len(key[0, 0]) == 1 else output), weights
-
-
-def only_once(query, key, value):
-    output, weights = attention(query, key, value)
-    return output + (query.abs().max() > 100), weights
-
-
-@pytest.mark.parametrize(
-    ("answer", "noticed"),
-    [
-        (transposed, "The numbers are right, but the axes stand in another order."),
-        (lambda *x: attention(*x)[::-1], "The results are right, but stand in another order."),
-        (in_bfloat16, "right to about two digits"),
-        (without_key, "no gradient flows back to key"),
-        (lambda *x: None, "expected 2 results, got None; is `return` missing?"),
-        (lambda q, k, v: attention(q if q else k, k, v), "asked whether it is true"),
-        (lambda q, k, v: lambda: attention(q, k, v), "return what it gives when it is called"),
-        (nearly, "right to about three digits"),
-        (
-            lambda *x: tuple(r.detach().numpy() for r in attention(*x)),
-            "these are arrays of numpy; return tensors",
-        ),
-        (
-            lambda q, k, v: (3 * attention(q, k, v)[0], attention(q, k, v)[1]),
-            "are 3 times what they should be.",
-        ),
-        (
-            lambda q, k, v: attention(q, k, v if len(v) < 2 else v / 4),
-            "0.25 times what they should be, in 2 of 3 calls",
-        ),
-        (not_a_number, "NaN or infinite numbers here: 1 key"),
-        (only_once, "only this one does not: large scores"),
-    ],
-)
-def test_what_no_mistake_explains_is_described(answer, noticed):
-    verdict = exercise([]).grade(answer)
-    assert verdict.diagnosis == ""
-    assert noticed in verdict.findings[0]
-
-
-def test_another_type_is_no_rounding():
-    judge = Calls(lambda x: x > 0, lambda seed: [Case("3 numbers", (torch.arange(3) - 1,))])
-    verdict = exercise([], judge).grade(lambda x: (x > 0).long())
-    assert "but their type is torch.int64; torch.bool is asked" in verdict.findings[0]
-
-
-class Noticing(Calls):
-    def notice(self, expected, seen, seed):
-        same = len(expected) == len(seen)
-        return "The judge has noticed this." if same and seed == 5 + SEEDS else ""
-
-
-def test_a_judge_may_notice_what_no_mistake_explains():
-    tiny = exercise(judge=Noticing(attention, cases))
-    answer = transposed  # the symptom of which is known, too
-    assert tiny.grade(answer, 5).findings[0] == "The judge has noticed this."
-    assert "the axes stand in another order" in tiny.grade(answer, 6).findings[0]
-    assert "noticed" not in str(tiny.grade(MISTAKES[0].answer, 5).findings), "a known mistake"
-
-
-def test_nothing_is_said_of_what_is_simply_wrong():
-    judge = Calls(attention, cases)
-    seen = dict(judge.observe(lambda q, k, v: attention(q, k + q.mean(), v), 0))
-    assert Diagnosis(judge, [], expected_of(judge, 0), 0).of(seen) == ("", "")
+            assert checked.grade(SCALE.answer, seed).diagnosis == SCALE.says
+    assert 1 < len(checked._diagnoses) <= 4, "kept, and not without end"
+    assert len({found.seed for found in checked._diagnoses.values()}) == len(checked._diagnoses)
 
 
 def test_only_a_remote_answer_is_one():
@@ -213,20 +137,6 @@ def test_only_a_remote_answer_is_one():
 
     assert isinstance(as_answer(Pretends()), LocalAnswer)
     assert as_answer(Pretends()).results([Question(())])[0]().output == "wrong"
-
-
-@pytest.mark.parametrize(
-    ("answer", "noticed"),
-    [
-        (lambda x: (2 * x).tolist(), "this is a list; return a tensor"),
-        (lambda x: (2 * x).detach().numpy(), "this is an array of numpy; return a tensor"),
-        (lambda x: (x, 2 * x), "this is 2 results, of which only number 2 is asked"),
-        (lambda x: [2.0, "two"], "expected a tensor"),
-    ],
-)
-def test_a_right_tensor_in_a_parcel_is_told(answer, noticed):
-    judge = Calls(lambda x: 2 * x, lambda seed: [Case(f"{n} numbers", (torch.ones(n) / n,)) for n in (3, 4)])  # fmt: skip
-    assert noticed in exercise([], judge).grade(answer).findings[0]
 
 
 def test_fingerprints_tell_apart_weights_whose_rows_all_sum_to_one():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from support.tiny import tiny
 
-from attncourse.grading.diagnosis import Mistake
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Calls, Counts, Number
 from attncourse.grading.isolation import torch_defaults
 from attncourse.grading.observe import Case, NotAttempted
@@ -66,8 +66,9 @@ def test_only_the_untouched_stub_is_not_attempted():
 def test_findings_leave_out_what_follows_from_another_fault():
     x = torch.ones(3)
     exercise = tiny(Calls(lambda x: 2 * x, lambda seed: [Case("twice", (x,))]))
-    assert len(exercise.grade(lambda x: 3 * x).findings) == 1
-    (raised,) = exercise.grade(lambda x: x.no_such_method()).findings
+    _, outputs = exercise.grade(lambda x: 3 * x).findings
+    assert outputs == "twice, output: 3 of 3 numbers differ; at [0] expected 2, got 3"
+    *_, raised = exercise.grade(lambda x: x.no_such_method()).findings
     assert raised.startswith("twice, output: raised AttributeError")
     told, gradient = exercise.grade(lambda x: x + x.detach()).findings
     assert told.startswith("The results are right, but the gradient of x is not")
@@ -241,7 +242,7 @@ def test_a_mistake_is_named_even_where_the_answer_also_raises():
     table = torch.arange(6.0).view(2, 3)
     cases = [Case("as stored", (table,)), Case("turned", (table.T,))]
     mistakes = [Mistake("The axes are not swapped.", lambda x: x.reshape(x.size(1), x.size(0)))]
-    exercise = tiny(Calls(lambda x: x.T, lambda seed: cases), mistakes=mistakes)
+    exercise = tiny(Calls(lambda x: x.T, lambda seed: cases), ideas=mistakes)
     verdict = exercise.grade(lambda x: x.view(x.size(1), x.size(0)))  # a turned table has no view
     assert "raised RuntimeError" in verdict.findings[1]
     assert verdict.diagnosis == "The axes are not swapped."
@@ -251,7 +252,7 @@ def test_a_mistake_is_named_even_where_the_answer_also_raises():
 def test_an_answer_without_gradients_that_also_raises_only_fails():
     cases = [Case("small", (torch.ones(2),)), Case("large", (torch.ones(3),))]
     exercise = tiny(
-        Calls(lambda x: 2 * x, lambda seed: cases), mistakes=[Mistake("no", lambda x: 3 * x)]
+        Calls(lambda x: 2 * x, lambda seed: cases), ideas=[Mistake("no", lambda x: 3 * x)]
     )
     verdict = exercise.grade(lambda x: 2 * x.detach() if len(x) == 2 else x.no_such_method())
     assert verdict.status == "failed"

@@ -1,11 +1,11 @@
 """An exercise that no notebook has, small enough to see through."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from attncourse.grading.card import Card
-from attncourse.grading.diagnosis import Mistake
-from attncourse.grading.exercise import Accepted, Exercise, Judge, Mistakes
+from attncourse.grading.exercise import Exercise, Judge
+from attncourse.grading.mistake import Mistake
 
 CARD = Card(
     title="Tiny",
@@ -19,17 +19,9 @@ CARD = Card(
 
 
 def tiny(
-    judge: Judge,
-    accepted: Mapping[str, Any] | None = None,
-    mistakes: Iterable[Mistake] = (),
-    answer: str = "answer",
+    judge: Judge, right: Any = None, ideas: Sequence[Mistake] = (), answer: str = "answer", **further: Any
 ) -> Exercise:
     """One point for what this judge takes for right."""
     return Exercise(
-        name="tiny",
-        answer=answer,
-        judge=judge,
-        accepted=Accepted(accepted or {}),
-        mistakes=Mistakes(mistakes),
-        card=CARD,
+        name="tiny", answer=answer, judge=judge, right=right, ideas=ideas, card=CARD, **further
     )

@@ -11,6 +11,7 @@ from attncourse.grading.compare import Raised, difference, plain, same
 from attncourse.grading.observe import Case, calls_of, in_float64, observe_call, run
 
 OUTPUT = ", output"
+GRADIENT = ", gradient of "
 
 
 class Wrong(NamedTuple):

@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.compare import Raised, difference, plain
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.explain.asked import GRADIENT, Asked
 
-GRADIENT = ", gradient of "
 KEPT = ", inputs left unchanged"
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attncourse.grading.axes import words
 from attncourse.grading.compare import plain, same
-from attncourse.grading.explain.asked import Asked, axis_names, labels, off, tensors
+from attncourse.grading.explain.asked import GRADIENT, Asked, axis_names, labels, off, tensors
 from attncourse.grading.observe import run
 
 # bfloat16 keeps 8 bits; a few roundings in a row lose two or three of them.
@@ -82,13 +82,14 @@ def _relation(asked: Asked, pairs: list[tuple[Any, Any]], number: int) -> str:
     """The relation that holds for each of these pairs."""
     if not all(plain(e) and plain(s) for e, s in pairs):
         return ""
+    boolean = any(e.dtype == torch.bool for e, _ in pairs)
     pairs = [(e.double(), s.double().cpu()) for e, s in pairs if e.numel() > 1]
     if not pairs or len({e.dim() for e, _ in pairs}) != 1:
         return ""
     for says, change in relations(axis_names(asked, pairs[0][0], number)):
         if _holds(change, pairs):
             return f"{says}."
-    return _elsewhere(pairs)
+    return "" if boolean else _elsewhere(pairs)
 
 
 def _holds(change: Callable, pairs: list[tuple[Tensor, Tensor]]) -> bool:
@@ -188,9 +189,10 @@ def limited(asked: Asked) -> str:
     pairs = [
         (e.double(), s.double().cpu())
         for what, right in asked.expected.items()
-        if what in asked.seen
+        if what in asked.seen and GRADIENT not in what
         for e, s in tensors(right, asked.seen[what])
-        if plain(e) and plain(s) and e.shape == s.shape and e.is_floating_point()
+        if plain(e) and plain(s) and e.shape == s.shape
+        if e.is_floating_point() and s.is_floating_point()
     ]
     off = [(e[w], s[w]) for e, s in pairs if (w := ~torch.isclose(s, e, 1e-3, 1e-4)).any()]
     if not off:

@@ -53,24 +53,33 @@ class NumbersMade(TorchDispatchMode):
 
 def missing_step(asked: Asked) -> str:
     """The last value of the chain that is made, and the first behind it that is not."""
-    if not asked.right or isinstance(asked.answer, RemoteAnswer) or not callable(asked.answer):
+    place = first_missing(asked)
+    if place is None:
         return ""
-    case = asked.largest
-    args = [x.clone() if isinstance(x, Tensor) else x for x in case.args]
+    done = asked.right[place - 1].called
+    if place == len(asked.right):
+        return f"{_begin(done)} are right; look at what is made of them."
+    return (
+        f"{_begin(done)} are among the numbers that the answer computes; "
+        f"{asked.right[place].called}, the next step, are not: look between the two."
+    )
+
+
+def _begin(called: str) -> str:
+    return called[:1].upper() + called[1:]
+
+
+def first_missing(asked: Asked) -> int | None:
+    """The place of the first value behind the last one that is made; None where nothing is known of them."""
+    here = not isinstance(asked.answer, RemoteAnswer) and callable(asked.answer)
+    if not asked.right or not here or asked.largest is None:
+        return None
+    args = [x.clone() if isinstance(x, Tensor) else x for x in asked.largest.args]
     with torch.no_grad(), NumbersMade() as recorder:
-        run(lambda: asked.answer(*args, **case.kwargs))
+        run(lambda: asked.answer(*args, **asked.largest.kwargs))
     made = recorder.sorted()
     there = [found(value.number, made) for value in asked.right]
-    if True not in there:
-        return ""
-    last = len(there) - 1 - there[::-1].index(True)
-    if last + 1 >= len(there):
-        return f"{asked.right[last].called.capitalize()} are right; what is made of them is not."
-    done, next_one = asked.right[last].called, asked.right[last + 1].called
-    return (
-        f"{done[:1].upper()}{done[1:]} are among the numbers that the answer computes; "
-        f"{next_one}, the next step, are not: look between the two."
-    )
+    return len(there) - there[::-1].index(True) if True in there else None
 
 
 def found(value: Any, made: Tensor) -> bool:
