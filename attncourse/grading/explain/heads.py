@@ -1,0 +1,115 @@
+"""Whose question does each head ask, and whose keys does it meet?
+
+Weights tell both, where scores are products: their logarithms are scores, but for a constant of
+each query. Those of every query head with the keys of every KV head are tried; the products that
+fit, but for one factor, are the head's.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncourse.grading.compare import plain
+
+FITS = 1e-3  # of what is to be explained, squared
+LEAST = 1e-4  # float32 has not kept the logarithm of a smaller weight
+
+
+def of_heads(query: Any, key: Any, right: Tensor, seen: Tensor) -> str:
+    """Which heads ask and meet others than they should, and their scales where these differ.
+
+    Args:
+        query, key: (b, h, n, d) and (b, g, m, d) or (b, m, d); g divides h.
+        right, seen: weights (b, h, n, m), of which the right ones come from products of the two.
+    """
+    if not (plain(query) and plain(key)) or query.dim() != 4 or right.dim() != 4:
+        return ""
+    key = key if key.dim() == 4 else key[:, None]
+    products = _products(query, key)
+    if products is None or products.shape[2:] != (right.size(0), *right.shape[2:]):
+        return ""
+    h = query.size(1)
+    reads = [k * key.size(1) // h for k in range(h)]
+    own = list(zip(range(h), reads, strict=True))
+    should = [_asked(products, right[:, k], *own[k]) for k in range(h)]
+    found = [_asked(products, seen[:, k], *own[k], right[:, k]) for k in range(h)]
+    if [x[:2] for x in should] != own or any(asks is None for asks, _, _ in found):
+        return ""
+    asked, met, factors = map(list, zip(*found, strict=True))
+    factors = [x / one for x, (_, _, one) in zip(factors, should, strict=True)]
+    says = [
+        "" if asked == list(range(h)) else
+        f"Heads 0 to {h - 1} ask the questions of query heads {_listed(asked)}; "
+        "head h asks that of query head h.",
+        whose(met, reads, "Query", "read", key.size(1) == h),
+    ]  # fmt: skip
+    if max(factors) - min(factors) > 0.01 * abs(factors[0]):
+        times = _listed([f"{x:.3g}" for x in factors])
+        says.append(f"The scores of heads 0 to {h - 1} are {times} times what they should be.")
+    return " ".join(filter(None, says))
+
+
+def whose(found: list[int], right: list[int], which: str, what: str, own: bool) -> str:
+    """``Query heads 0 to 5 read KV heads ...; they should read ...``, or '' where they do.
+
+    Args:
+        found, right: the KV head of each head.
+        which: "Query" or "Output" heads.
+        what: they do.
+        own: does each head have keys and values of its own?
+    """
+    if found == right:
+        return ""
+    of = "heads" if own else "KV heads"
+    return (
+        f"{which} heads 0 to {len(right) - 1} {what} {of} {_listed(found)}; they should {what} "
+        f"{_listed(right)}."
+    )
+
+
+def mixed_heads(maps: Tensor, count: int) -> list[int] | None:
+    """Whose values each head mixes; None where those of several, or of none.
+
+    Args:
+        maps: (b, h, n, count * m), in which each KV head has columns of its own.
+        count: of KV heads.
+    """
+    used = maps.unflatten(-1, (count, -1)).abs().amax((0, 2, 4)) > LEAST
+    return used.int().argmax(1).tolist() if bool((used.sum(1) == 1).all()) else None
+
+
+def _listed(numbers: list) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _products(query: Tensor, key: Tensor) -> Tensor | None:
+    """All products (query head, KV head, b, n, m), scaled; None for other shapes."""
+    fit = len(query) == len(key) and query.size(-1) == key.size(-1)
+    if not fit or query.size(1) % key.size(1):
+        return None
+    scaled = query.double() / query.size(-1) ** 0.5
+    return torch.einsum("bhnd,bgmd->hgbnm", scaled, key.double())
+
+
+def _asked(
+    products: Tensor, weights: Tensor, own: int, read: int, among: Tensor | None = None
+) -> tuple[int | None, int, float]:
+    """Whose question, whose keys and which factor make these weights; the right ones first."""
+    there = (weights > LEAST) & (weights.new_tensor(True) if among is None else among > LEAST)
+    logs = _centred(weights.clamp(min=LEAST).log(), there)
+    scores = _centred(products, there)
+    factor = (logs * scores).sum((-3, -2, -1)) / scores.square().sum((-3, -2, -1)).clamp(min=1e-30)
+    off = (logs - factor[..., None, None, None] * scores).square().sum((-3, -2, -1))
+    fits = (off <= FITS * logs.square().sum()) & (factor.abs() > 1e-3)
+    pairs = fits.nonzero().tolist()
+    if not pairs:
+        return None, read, 0.0
+    asks, met = min(pairs, key=lambda pair: (pair != [own, read], pair[0] != own, pair[1] != read))
+    return asks, met, float(factor[asks, met])
+
+
+def _centred(x: Tensor, there: Tensor) -> Tensor:
+    """Less the mean of its row, where it is there; 0 elsewhere."""
+    mean = (x * there).sum(-1, keepdim=True) / there.sum(-1, keepdim=True).clamp(min=1)
+    return (x - mean) * there
