@@ -3,6 +3,7 @@
 import ast
 import inspect
 import sys
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ class Source:
 
     Args:
         style: its name.
+        answer: itself.
         node: its definition, an assignment to `answer` where it is a lambda.
         name: what the node defines.
         space: the names around it.
@@ -35,6 +37,7 @@ class Source:
     """
 
     style: str
+    answer: Any
     node: ast.stmt
     name: str
     space: dict[str, Any]
@@ -58,13 +61,14 @@ def source(style: str, answer: Any) -> Source | None:
     node = (_class if is_class else _function)(_tree(file), answer)
     if node is None:
         return None
+    node = deepcopy(node)
     space = dict(vars(sys.modules[answer.__module__])) if is_class else dict(answer.__globals__)
     cells = {} if is_class else inspect.getclosurevars(answer).nonlocals
     if isinstance(node, ast.Lambda):
         node = ast.Assign([ast.Name("answer", ast.Store())], node, lineno=node.lineno)
-        return Source(style, node, "answer", space, dict(cells))
+        return Source(style, answer, node, "answer", space, dict(cells))
     node.decorator_list = [x for x in node.decorator_list if not _registers(x)]
-    return Source(style, _bare(node), node.name, space, dict(cells))
+    return Source(style, answer, _bare(node), node.name, space, dict(cells))
 
 
 @cache

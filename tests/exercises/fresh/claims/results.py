@@ -1,0 +1,108 @@
+"""Claims about how all that is wrong is wrong."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fresh.claims import NUMBER, claim, number
+from fresh.evidence import Evidence, alike, pairs, parts
+
+
+def wrong_pairs(evidence: Evidence) -> list[tuple[Any, Any]]:
+    both = [x for call in evidence.wrong for x in pairs(call)]
+    return [(a, b) for a, b in both if not alike(a, b)]
+
+
+def _tensors(evidence: Evidence, holds: Callable) -> bool | None:
+    """Does it hold of all that is wrong?"""
+    both = wrong_pairs(evidence)
+    return bool(both) and all(
+        isinstance(a, Tensor) and isinstance(b, Tensor) and holds(a.double(), b.detach().double())
+        for a, b in both
+    )
+
+
+def _flat(x: Tensor) -> Tensor:
+    return x.flatten().nan_to_num(7e7, 1e30, -1e30)
+
+
+def _same_numbers(a: Tensor, b: Tensor) -> bool:
+    return alike(_flat(a).sort()[0], _flat(b).sort()[0])
+
+
+@claim(rf"^The numbers are {NUMBER} times what they should be")
+def _times(found, evidence):
+    factor = number(found[1])
+    both = [(torch.as_tensor(a), torch.as_tensor(b)) for a, b in wrong_pairs(evidence)]
+    return bool(both) and all(
+        a.shape == b.shape and alike(a.double() * factor, b.double(), 5e-3) for a, b in both
+    )
+
+
+@claim(r"but the axes stand in another order")
+def _order(found, evidence):
+    return _tensors(
+        evidence,
+        lambda a, b: (
+            a.dim() == b.dim() and sorted(a.shape) == sorted(b.shape) and _same_numbers(a, b)
+        ),
+    )
+
+
+@claim(r"but axes of size 1 are (missing|added or moved)")
+def _ones(found, evidence):
+    return _tensors(evidence, lambda a, b: a.shape != b.shape and alike(_flat(a), _flat(b)))
+
+
+@claim(r"but axes are joined or split")
+def _joined(found, evidence):
+    return _tensors(evidence, lambda a, b: a.dim() != b.dim() and alike(_flat(a), _flat(b)))
+
+
+@claim(r"right to about (two|three) digits only")
+def _digits(found, evidence):
+    def close(a, b):
+        a, b = _flat(a), _flat(b)
+        return a.shape == b.shape and (a - b).abs().max() <= 0.05 * a.abs().max()
+
+    both = [(a, b) for a, b in wrong_pairs(evidence) if isinstance(a, Tensor)]
+    good = [close(a.double(), b.double()) for a, b in both if isinstance(b, Tensor)]
+    return 2 * sum(good) >= len(good) > 0
+
+
+@claim(r"stand in another order\.$")
+def _results_moved(found, evidence):
+    if "axes" in found.string:
+        return None
+    moved = [(parts(c.right), parts(c.seen)) for c in evidence.wrong]
+    return all(len(a) == len(b) and all(any(alike(x, y) for y in b) for x in a) for a, b in moved)
+
+
+@claim(r"but their type is torch\.(\w+)")
+def _type(found, evidence):
+    return _tensors(evidence, lambda a, b: alike(a, b)) and any(
+        isinstance(b, Tensor) and str(b.dtype) == f"torch.{found[1]}"
+        for _, b in wrong_pairs(evidence)
+    )
+
+
+@claim(r"Most is right, but there are NaN or infinite numbers here: (.*)\.$")
+def _nan(found, evidence):
+    return _tensors(evidence, lambda a, b: bool(a.isfinite().all()) and not b.isfinite().all())
+
+
+@claim(r"All other calls give what they should; only this one does not: (.*)\.$")
+def _alone(found, evidence):
+    return [call.label for call in evidence.wrong] == [found[1]]
+
+
+@claim(r"Of (\d+) pairs (\d+) differ")
+def _count(found, evidence):
+    told = [(int(found[1]), int(found[2]))]
+    return any(
+        (a.numel(), int((a != b).sum())) in told
+        for a, b in wrong_pairs(evidence)
+        if isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape
+    )

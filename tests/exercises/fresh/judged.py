@@ -1,0 +1,130 @@
+"""Mutants of the right answers of an exercise, judged: what does the student read?"""
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from attncourse.grading import load
+from attncourse.grading.check import shown
+from attncourse.grading.isolation import torch_defaults
+from fresh.apart import TooLong, limited
+from fresh.evidence import Evidence
+from fresh.heard import leading, sentences
+from fresh.mutants import Mutant, drawn
+from fresh.sources import Source
+from fresh.truth import checked
+
+SEEDS = range(3)
+SECONDS = 2.0  # of the processor for one verdict on one mutant
+PATIENCE = 4  # mutants that are looked at, for each that is wanted
+
+
+@dataclass
+class Judged:
+    """The mutants of one exercise.
+
+    Args:
+        rows: of each wrong one its style, operator, before, after, code, seed, shown and true.
+        same: right ones, which the slip does not change.
+        endless: those that gave no verdict in time.
+    """
+
+    name: str
+
+    rows: list[dict] = field(default_factory=list)
+    same: list[dict] = field(default_factory=list)
+    endless: list[dict] = field(default_factory=list)
+
+    @property
+    def told(self) -> int:
+        """How many hear a sentence that leads to the mistake."""
+        return sum(map(bool, leading(self.rows)))
+
+    @property
+    def share(self) -> float:
+        """The same as a share of all."""
+        return self.told / max(1, len(self.rows))
+
+    @property
+    def claims(self) -> list[bool | None]:
+        """Of each sentence beyond numbers that differ: is it true?"""
+        return [
+            found
+            for row in self.rows
+            for line, found in zip(row["shown"], row["true"], strict=True)
+            if sentences([line])
+        ]
+
+    @property
+    def false(self) -> list[str]:
+        """What was said and is not true, and of which mutant."""
+        return [
+            f"{row['style']}, {row['before']} -> {row['after']}: {line}"
+            for row in self.rows
+            for line, found in zip(row["shown"], row["true"], strict=True)
+            if found is False
+        ]
+
+
+def judged(name: str, count: int, seed: int = 0) -> Judged:
+    """Verdicts on so many wrong mutants that show different things; called in a process of its own."""
+    warnings.simplefilter("ignore")  # here, too, where tests make errors of them
+    torch.use_deterministic_algorithms(True)  # what nobody wrote is NaN, and the same in every run
+    exercise, result, known = load(name), Judged(name), set()
+    for number, mutant in enumerate(drawn(exercise, seed)):
+        if len(result.rows) == count or number == PATIENCE * count:
+            break
+        told = {
+            "style": mutant.source.style, "operator": mutant.operator, "before": mutant.before,
+            "after": mutant.after, "code": mutant.code(),
+        }  # fmt: skip
+        if (answer := defined(mutant)) is None:
+            continue
+        try:
+            verdict, at = verdict_on(exercise, answer)
+        except TooLong:
+            result.endless.append(told)
+            continue
+        if verdict is None:
+            result.same.append(told)
+        elif verdict.status == "failed" and (verdict.findings, verdict.diagnosis) not in known:
+            known.add((verdict.findings, verdict.diagnosis))
+            read = shown(verdict)
+            truth = truths(mutant.source, Evidence(exercise, answer, at), read)
+            result.rows.append(told | {"seed": at, "shown": read, "true": truth})
+    return result
+
+
+def truths(source: Source, evidence: Evidence, read: list[str]) -> list[bool | None]:
+    """Of each line: is it true of the mutant? None where nobody can tell.
+
+    Nobody can where the judge asks something else than its cases: then the right answer itself looks wrong.
+    """
+    try:
+        with limited(PATIENCE * SECONDS), torch_defaults():
+            if evidence.of(source.answer).wrong:
+                return [None] * len(read)
+            return [checked(line, evidence) for line in read]
+    except TooLong:
+        return [None] * len(read)
+
+
+def defined(mutant: Mutant) -> Any | None:
+    """The answer; None where Python refuses its definition before any check does."""
+    try:
+        with limited(SECONDS):
+            return mutant.answer()
+    except (Exception, TooLong):
+        return None
+
+
+def verdict_on(exercise: Any, answer: Any) -> tuple[Any, int]:
+    """The first verdict that is not "passed", and its seed; (None, -1) for an answer that is right on all."""
+    for seed in SEEDS:
+        with limited(SECONDS):
+            verdict = exercise.grade(answer, seed)
+        if verdict.status != "passed":
+            return verdict, seed
+    return None, -1

@@ -1,0 +1,16 @@
+"""Is a sentence true of the answer that hears it? Each claim is derived again from what the answer does.
+
+The claims stand in `fresh.claims`; nothing of the explainers is used.
+"""
+
+from fresh.claims import CLAIMS, attention, findings, gradients, results
+from fresh.evidence import Evidence
+
+SUBJECTS = attention, findings, gradients, results  # importing them fills the table
+
+
+def checked(line: str, evidence: Evidence) -> bool | None:
+    """Is what is claimed true? None where no claim is known, or none can be decided."""
+    verdicts = [check(found, evidence) for p, check in CLAIMS if (found := p.search(line))]
+    verdicts = [x for x in verdicts if x is not None] if evidence.calls else []
+    return all(verdicts) if verdicts else None
