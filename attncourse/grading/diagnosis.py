@@ -15,7 +15,6 @@ from attncourse.grading.explain import explain
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.explain.steps import first_missing
 from attncourse.grading.mistake import Mistake
-from attncourse.grading.observe import run
 
 Observations = dict[str, Any]
 Marked = dict[str, tuple[Any, tuple | None]]  # what was seen, and its fingerprint
@@ -91,8 +90,8 @@ class Diagnosis:
         """The slips, those of the first step whose numbers the answer does not compute in front."""
         if not self.slips:
             return []
-        place = run(first_missing, asked)
-        if not isinstance(place, int) or place == len(asked.right):
+        place = first_missing(asked)
+        if place is None or place == len(asked.right):
             return self.slips
         step = asked.right[place]
         names = set(step.by or (step.called,))

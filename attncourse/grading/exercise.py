@@ -1,189 +1,32 @@
-"""What an exercise is: data and functions, with no notebook in them.
+"""One graded exercise: data and functions, with no notebook in them."""
 
-A *judge* turns an answer into observations, pairs of a readable property and what was seen. The answer
-is right when it shows what the specification shows. When it is not, the known mistakes are observed in
-the same way: one that shows exactly the same names what went wrong.
-"""
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from operator import index
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from attncourse.grading.callable import no_function, signature
 from attncourse.grading.card import Card, card_of
-from attncourse.grading.compare import Close, Raised, difference
-from attncourse.grading.diagnosis import Diagnosis, Observations
+from attncourse.grading.diagnosis import Diagnosis
 from attncourse.grading.explain import Explainer
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.isolation import torch_defaults
-from attncourse.grading.mistake import Mistake
-from attncourse.grading.numerals import observe_number, opened
-from attncourse.grading.observe import (
-    Case,
-    NotAttempted,
-    calls_of,
-    in_float64,
-    observe_call,
-    run,
+from attncourse.grading.judges import (
+    Calls,
+    Counts,
+    Facts,
+    Judge,
+    Number,
+    cases_of,
+    differences,
+    expected_of,
 )
+from attncourse.grading.mistake import Mistake
+from attncourse.grading.observe import Case, NotAttempted
 from attncourse.grading.verdict import Verdict, left_out
+
+__all__ = ["Calls", "Case", "Counts", "Exercise", "Facts", "Mistake", "Number", "cases_of"]
 
 # Added to every seed: an answer that seeds torch with 0 must not draw the inputs of its judge.
 SEEDS = 0x5EED_0000
-GIVEN = "the answer"  # shown where the answer is no function and should be one
-
-
-class Judge(Protocol):
-    """Observes answers, and knows what a right one shows."""
-
-    def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]: ...
-
-    def expected(self, seed: int) -> Observations: ...
-
-
-@dataclass(frozen=True)
-class Calls:
-    """Judges a function by calling it: outputs, gradients, untouched inputs.
-
-    Args:
-        spec: the definition, slow and obvious; same arguments, same return values.
-        cases: ``cases(generator)`` lists the calls; seeded, axes of pairwise different sizes.
-        gradients: also compare the gradients of every floating-point input.
-        also: ``also(output)`` yields further properties of each output, as pairs of a readable name
-            and what is seen; for those that a comparison within a tolerance overlooks.
-    """
-
-    spec: Callable
-    cases: Callable[..., list[Case]]
-    gradients: bool = True
-    also: Callable[[Any], Iterator[tuple[str, Any]]] | None = None
-
-    def observe(self, answer: Callable, seed: int) -> Iterator[tuple[str, Any]]:
-        if problem := no_function(answer, self.spec, cases_of(self, seed)):
-            yield GIVEN, problem
-            return
-        names = list(signature(self.spec).parameters)
-        for number, call in enumerate(calls_of(answer, cases_of(self, seed), self.gradients)):
-            try:
-                for what, found in observe_call(call, names):
-                    yield what, found
-                    if self.also and what.endswith(", output") and not isinstance(found, Raised):
-                        yield from self._further(call.case.label, found)
-            except NotAttempted:
-                if not number:
-                    raise
-                # Other calls gave results, so this is no stub any more.
-                yield f"{call.case.label}, output", Raised("NotImplementedError", "")
-
-    def _further(self, label: str, output: Any) -> Iterator[tuple[str, Any]]:
-        """What ``also`` sees in an output; nothing where it cannot look at it."""
-        found = run(lambda: list(self.also(output)))
-        yield from () if isinstance(found, Raised) else ((f"{label}, {k}", x) for k, x in found)
-
-    def listed(self, seed: int) -> list[Case]:
-        """The calls on the inputs of a seed."""
-        return cases_of(self, seed)
-
-    def expected(self, seed: int) -> Observations:
-        seen = dict(self.observe(in_float64(self.spec), seed))
-        # Where the definition refuses, any error of its kind is right, whatever it says.
-        return {k: Raised(x.kind) if isinstance(x, Raised) else x for k, x in seen.items()}
-
-
-@lru_cache(maxsize=64)
-def cases_of(judge: Calls, seed: int) -> list[Case]:
-    """The cases of a judge, drawn once for each seed; answers get copies."""
-    return judge.cases(seed)
-
-
-@dataclass(frozen=True)
-class Counts(Calls):
-    """`Calls` whose results are whole numbers, or several of them, as `numerals.opened` reads them.
-
-    Args:
-        floats: also a float, or any other number, that is whole but for rounding.
-    """
-
-    gradients: bool = False
-    floats: bool = False
-
-    def observe(self, answer: Callable, seed: int) -> Iterator[tuple[str, Any]]:
-        for what, found in super().observe(answer, seed):
-            yield what, self._count(found) if what.endswith(", output") else found
-
-    def _count(self, found: Any) -> Any:
-        found = opened(found)
-        if found is None:
-            return None
-        if isinstance(found, tuple):
-            return tuple(map(self._count, found))
-        if self.floats:
-            return run(observe_number, found, 1e-9)
-        count = run(index, found)
-        return found if isinstance(found, bool) or isinstance(count, Raised) else count
-
-
-@dataclass(frozen=True)
-class Number:
-    """Judges a number (or several), within a relative tolerance.
-
-    Args:
-        value: computes the right number; called once.
-        rtol: allowed relative error.
-        decimals: how many are asked; the error may then be half a unit of the last.
-    """
-
-    value: Callable[[], Any]
-    rtol: float = 1e-6
-    decimals: int | None = None
-
-    def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
-        found = observe_number(answer, self.rtol)
-        if self.decimals is not None and isinstance(found, Close):
-            found = Close(found.value, 0.0, 0.5001 * 10**-self.decimals)
-        yield "the number", found
-
-    def expected(self, seed: int) -> Observations:
-        return dict(self.observe(self.value(), seed))
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Judges by properties that must hold: ``facts(answer, seed)`` maps each to True or to what was seen.
-
-    It returns a dict, or yields the pairs one after the other. For answers whose values are free, such
-    as a trained model or a layer.
-    """
-
-    facts: Callable[[Any, int], dict[str, Any] | Iterator[tuple[str, Any]]]
-    names: tuple[str, ...]
-
-    def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
-        found = run(self.facts, answer, seed)
-        found = [found] if isinstance(found, Raised) else found
-        pairs = iter(found.items() if isinstance(found, dict) else found)
-        left = dict.fromkeys(self.names)
-        while pair := self._next(pairs, started=len(left) < len(self.names)):
-            # An error stands where the next fact would.
-            what, seen = (
-                (next(iter(left), self.names[-1]), pair) if isinstance(pair, Raised) else pair
-            )
-            left.pop(what, None)
-            yield what, seen
-
-    def _next(self, pairs: Iterator, started: bool) -> Any:
-        try:
-            return run(next, pairs, None)
-        except NotAttempted:
-            if not started:
-                raise
-            # It did something before, so this is no stub any more.
-            return Raised("NotImplementedError")
-
-    def expected(self, seed: int) -> Observations:
-        return dict.fromkeys(self.names, True)
 
 
 class Accepted(dict[str, Any]):
@@ -304,32 +147,3 @@ class Exercise:
                 self._diagnoses.clear()
             self._diagnoses[seed] = Diagnosis(self, seed)
         return self._diagnoses[seed]
-
-
-@lru_cache(maxsize=64)
-def expected_of(judge: Judge, seed: int) -> Observations:
-    """What a right answer shows to this judge on the inputs of this seed."""
-    with torch_defaults():
-        return judge.expected(seed)
-
-
-def differences(expected: Observations, seen: Observations) -> list[str]:
-    """One sentence per property in which ``seen`` is not as expected.
-
-    What follows from another fault is left out: a call that raised shows nothing else, and wrong
-    outputs have wrong gradients.
-    """
-    shared = [_sentence(what, expected[what], seen[what]) for what in expected if what in seen]
-    found = [sentence for sentence in shared if sentence]
-    outputs = [sentence for sentence in found if ", gradient" not in sentence]
-    missing = [
-        f"{what}: {difference(True, seen[what]) if isinstance(seen.get(what), Raised) else 'nothing was found'}"
-        for what in expected.keys() ^ seen.keys()
-    ]
-    given = [f"{GIVEN}: {seen[GIVEN]}"] if GIVEN in seen else []
-    return given or outputs or found or sorted(missing)
-
-
-def _sentence(what: str, expected: Any, seen: Any) -> str:
-    sentence = f"{what}: {problem}" if (problem := difference(expected, seen)) else ""
-    return sentence if len(sentence) <= 300 else sentence[:297] + "..."

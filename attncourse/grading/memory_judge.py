@@ -8,7 +8,7 @@ import torch
 
 from attncourse.grading.answer import RemoteAnswer
 from attncourse.grading.compare import difference
-from attncourse.grading.exercise import Calls, differences, expected_of
+from attncourse.grading.judges import Calls, differences, expected_of
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import run
 

@@ -13,7 +13,8 @@ import torch
 from attncourse.grading import CheckFailed, check, exercises, hint, load, names, status
 from attncourse.grading.compare import difference
 from attncourse.grading.diagnosis import Shown, pairs_of
-from attncourse.grading.exercise import SEEDS, differences, expected_of
+from attncourse.grading.exercise import SEEDS
+from attncourse.grading.judges import differences, expected_of
 from attncourse.grading.exercises import CHAPTERS, chapter_of
 from attncourse.grading.isolation import torch_defaults
 

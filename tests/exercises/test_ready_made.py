@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from attncourse.grading import load, names
-from attncourse.grading.exercise import SEEDS, Counts, Number, cases_of, differences, expected_of
+from attncourse.grading.exercise import SEEDS, Counts, Number, cases_of
+from attncourse.grading.judges import differences, expected_of
 from attncourse.grading.isolation import torch_defaults
 
 TRIED = [  # what asks for whole numbers has no use for attention

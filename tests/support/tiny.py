@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from attncourse.grading.card import Card
-from attncourse.grading.exercise import Exercise, Judge
+from attncourse.grading.exercise import Exercise
+from attncourse.grading.judges import Judge
 from attncourse.grading.mistake import Mistake
 
 CARD = Card(

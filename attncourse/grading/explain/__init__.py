@@ -16,6 +16,7 @@ every answer that hears it, so that one explainer helps every exercise:
 An exercise may ask questions of its own first (`Exercise.explain`).
 """
 
+import logging
 from collections.abc import Callable, Iterable
 
 from attncourse.grading.explain.asked import Asked
@@ -47,9 +48,9 @@ from attncourse.grading.explain.shapes import (
     uncalled,
 )
 from attncourse.grading.explain.steps import missing_step
-from attncourse.grading.observe import run
 
 Explainer = Callable[[Asked], str]
+LOG = logging.getLogger(__name__)
 
 ORDER: tuple[Explainer, ...] = (
     meaning_of_errors,
@@ -87,7 +88,11 @@ def explain(asked: Asked, first: Iterable[Explainer] = ()) -> str:
         first: explainers of one exercise, which are asked before all others.
     """
     for explainer in (*first, *ORDER):
-        says = run(explainer, asked)  # an explainer that fails on strange results says nothing
-        if says and isinstance(says, str):
+        try:
+            says = explainer(asked)
+        except (Exception, SystemExit):  # of strange results, or of an answer that was asked again
+            LOG.debug("%s failed", explainer.__name__, exc_info=True)
+            continue
+        if says:
             return says
     return ""

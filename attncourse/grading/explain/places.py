@@ -111,7 +111,7 @@ def _band(wrong: Tensor, letters: list[str]) -> str:
 
 def wrong_property(asked: Asked) -> str:
     """The results are right within the tolerance, and a further property that is looked at is not."""
-    if asked.wrong or asked.raised:
+    if asked.wrong or asked.raised or not getattr(asked.judge, "also", None):
         return ""
     wrong = [
         what.rpartition(", ")[2]

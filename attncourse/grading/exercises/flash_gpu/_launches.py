@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.compare import Raised
-from attncourse.grading.exercise import GIVEN
+from attncourse.grading.judges import GIVEN
 from attncourse.grading.observe import NotAttempted, run
 
 
