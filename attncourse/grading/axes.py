@@ -3,7 +3,7 @@
 AXES = {
     "b": "sample", "h": "head", "g": "KV head", "n": "query", "m": "key", "t": "token",
     "d": "feature", "e": "feature", "w": "feature", "i": "row", "j": "column", "c": "column",
-    "p": "position", "r": "row", "l": "layer", "k": "part", "x": "entry",
+    "p": "position", "r": "row", "l": "layer", "k": "part", "u": "pair", "x": "entry",
 }  # fmt: skip
 
 
