@@ -96,7 +96,7 @@ def _asked(
     products: Tensor, weights: Tensor, own: int, read: int, among: Tensor | None = None
 ) -> tuple[int | None, int, float]:
     """Whose question, whose keys and which factor make these weights; the right ones first."""
-    there = (weights > LEAST) & (weights.new_tensor(True) if among is None else among > LEAST)
+    there = torch.minimum(weights, weights if among is None else among) > LEAST
     logs = _centred(weights.clamp(min=LEAST).log(), there)
     scores = _centred(products, there)
     factor = (logs * scores).sum((-3, -2, -1)) / scores.square().sum((-3, -2, -1)).clamp(min=1e-30)

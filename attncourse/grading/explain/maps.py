@@ -19,6 +19,7 @@ from attncourse.grading.observe import Case
 
 NEAR = 1e-3
 BEHIND = "The weights are right, so the fault lies behind them: look at how they meet the values."
+IDENTITY = "Where the values are the identity, the output should be these weights, and is not:"
 ONLY_RETURNED = "The output is right; only the returned weights are not."
 
 
@@ -62,9 +63,10 @@ def _of_mixed(asked: Asked, behind: str) -> str:
             count = _heads(case.args[place])
             right, seen = right.double(), seen.double().cpu()
             values, also = _whose_values(right, seen, count)
+            maps = [x.unflatten(-1, (count, -1)).sum(-2) for x in (right, seen)]
             if behind:
-                return f"{behind} {values}".strip()
-            maps = (x.unflatten(-1, (count, -1)).sum(-2) for x in (right, seen))
+                says = values or f"{IDENTITY} {says_of_map(case.label, *maps)}"
+                return f"{behind} {says}"
             says = says_of_map(case.label, *maps, *_asks(asked, case))
             return says if also in says else f"{values} {says}".strip()
     return ""

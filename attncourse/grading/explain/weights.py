@@ -53,10 +53,11 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
 
 
 def _other_keys(right: Tensor, seen: Tensor) -> str:
-    """A key that gets some weight and should get none, or the other way round."""
+    """A key that gets some weight and should get none; or the other way round, in all heads."""
+    hidden = ((seen == 0) & (right > 1e-4)).flatten(0, -3).all(0)
     for wrong, says in (
         ((right == 0) & (seen.abs() > 1e-4), "gives key {} some weight; it should give it none"),
-        ((seen == 0) & (right > 1e-4), "gives key {} no weight; it should give it some"),
+        (hidden, "gives key {} no weight; it should give it some"),
     ):
         if wrong.any():
             *_, query, key = wrong.nonzero()[0].tolist()
