@@ -2,7 +2,7 @@
 
     python benchmarks/grading_seeds.py --seeds 200 --far-seeds 20
 
-Every accepted answer and every mistake of every exercise is judged on inputs that it has never seen:
+Every right answer and every idea of a mistake of every exercise is judged on inputs that it has never seen:
 in this process, then in the sandbox. The seeds are drawn anew at every run; a verdict that is wrong is printed with its seed.
 """
 
@@ -11,6 +11,7 @@ import copy
 import math
 import multiprocessing
 import secrets
+import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from results import write_table
 import attncourse
 from attncourse.grading import load, names
 from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Exercise, Mistakes
+from attncourse.grading.exercise import Exercise
 from attncourse.grading.exercises import CHAPTERS, chapter_of
 from attncourse.grading.verdict import Verdict
 from attngrade import Cell
@@ -31,11 +32,15 @@ from attngrade.sandbox import bwrap, course
 from attngrade.session import Session
 from attngrade.settings import Settings
 
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "exercises"))
+import styles  # noqa: E402
+
 COURSE = Path(attncourse.__file__).parent
+STYLES = COURSE.parent / "tests" / "exercises" / "styles"
 BLOCK = 5  # seeds of one exercise in one worker, before the next exercise comes
 SECONDS = 120
 # A judge may change the weights of a model, so each seed gets a copy of it.
-FIRST = "import copy\nfrom attncourse.grading.exercises import load\nexercise = load({name!r})"
+FIRST = "import copy\nimport styles\nfrom attncourse.grading.exercises import load\nexercise = load({name!r})"
 
 
 class Wrong(NamedTuple):
@@ -48,24 +53,30 @@ class Wrong(NamedTuple):
 
     @property
     def kind(self) -> str:
-        return "rejected" if self.answer.startswith("accepted") else "accepted"
+        return "accepted" if is_wrong(self.answer) else "rejected"
+
+
+def is_wrong(expression: str) -> bool:
+    """Is this the expression of a wrong answer?"""
+    return expression.startswith("exercise.ideas")
 
 
 def answers(name: str) -> list[str]:
     """The answers of an exercise, as expressions; patterns of numbers are no answers."""
-    exercise = load(name)
-    wrong = [k for k, m in enumerate(exercise.mistakes) if not isinstance(m.answer, Close)]
+    ideas = load(name).ideas
+    wrong = [k for k, mistake in enumerate(ideas) if not isinstance(mistake.answer, Close)]
     return [
-        *(f"accepted[{style!r}]" for style in exercise.accepted),
-        *(f"mistakes[{k}].answer" for k in wrong),
+        "exercise.right",
+        *(f"styles.of({name!r})[{style!r}]" for style in styles.of(name)),
+        *(f"exercise.ideas[{k}].answer" for k in wrong),
     ]
 
 
 @contextmanager
 def at_home(name: str, exercise: Exercise):
     """Judges an answer in this process, as `check` does in a notebook."""
-    own = {"exercise": load(name)}
-    yield lambda text, seed: exercise.grade(copy.deepcopy(eval(f"exercise.{text}", own)), seed)
+    own = {"exercise": load(name), "styles": styles}
+    yield lambda text, seed: exercise.grade(copy.deepcopy(eval(text, own)), seed)
 
 
 def everything() -> list[str]:
@@ -78,7 +89,7 @@ def everything() -> list[str]:
             name = f"{folder}/{path.name}"
             if name not in {*course.FILES, *folders} and path.name != "__pycache__":
                 shown += ["--ro-bind", str(path), f"{course.PLACE}/{name}"]
-    return [*shown, *course.binds()]
+    return [*shown, *course.binds(), "--ro-bind", str(STYLES), f"{course.PLACE}/styles"]
 
 
 @contextmanager
@@ -88,7 +99,7 @@ def far_away(name: str, exercise: Exercise):
     first = FIRST.format(name=name)
 
     def judge(text: str, seed: int) -> Verdict:
-        answer = f"{exercise.answer} = copy.deepcopy(exercise.{text})"
+        answer = f"{exercise.answer} = copy.deepcopy({text})"
         session.open([Cell(1, f"{first}\n{answer}")])
         return session.judge(exercise, seed)
 
@@ -101,7 +112,7 @@ def judged(name: str, seeds: list[int], until: float, far: bool) -> tuple[str, l
 
     Returns: the name, the seeds that were done in time, and the wrong verdicts.
     """
-    exercise = replace(load(name), mistakes=Mistakes())  # no time for diagnoses
+    exercise = replace(load(name), ideas=(), right=None)  # no time for diagnoses
     done, wrong = [], []
     with (far_away if far else at_home)(name, exercise) as judge:
         for seed in seeds:
@@ -109,7 +120,7 @@ def judged(name: str, seeds: list[int], until: float, far: bool) -> tuple[str, l
                 break
             for text in answers(name):
                 verdict = judge(text, seed)
-                if verdict.status != ("passed" if text.startswith("accepted") else "failed"):
+                if verdict.status != ("failed" if is_wrong(text) else "passed"):
                     what = f"{verdict.status} {verdict.findings[:1]}"
                     wrong.append(Wrong(name, text, seed, what))
             done.append(seed)
@@ -146,7 +157,7 @@ def write(done: Counter, done_far: Counter, wrong: list[Wrong]) -> None:
     rows = []
     for chapter in CHAPTERS:
         group = names(chapter)
-        right = sum(len(load(name).accepted) for name in group)
+        right = sum(1 + len(styles.of(name)) for name in group)
         wrong_ones = sum(len(answers(name)) for name in group) - right
         verdicts = [sum(len(answers(x)) * d[x] for x in group) for d in (done, done_far)]
         found = [kinds[chapter, kind] for kind in ("rejected", "accepted")]

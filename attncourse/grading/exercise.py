@@ -10,6 +10,7 @@ from attncourse.grading.explain import Explainer
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.isolation import torch_defaults
 from attncourse.grading.judges import (
+    GIVEN,
     Calls,
     Counts,
     Facts,
@@ -23,7 +24,7 @@ from attncourse.grading.mistake import Mistake
 from attncourse.grading.observe import Case, NotAttempted
 from attncourse.grading.verdict import Verdict, left_out
 
-__all__ = ["Calls", "Case", "Counts", "Exercise", "Facts", "Mistake", "Number", "cases_of"]
+__all__ = ["GIVEN", "Calls", "Case", "Counts", "Exercise", "Facts", "Mistake", "Number", "cases_of"]
 
 # Added to every seed: an answer that seeds torch with 0 must not draw the inputs of its judge.
 SEEDS = 0x5EED_0000

@@ -7,9 +7,9 @@ import pytest
 import torch
 from support.tiny import tiny
 
-from attncourse.grading.mistake import Mistake
 from attncourse.grading.exercise import Calls, Counts, Number
 from attncourse.grading.isolation import torch_defaults
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.observe import Case, NotAttempted
 
 pytestmark = pytest.mark.quick

@@ -9,8 +9,8 @@ from torch import nn
 
 from attncourse.grading import load, names
 from attncourse.grading.exercise import SEEDS, Counts, Number, cases_of
-from attncourse.grading.judges import differences, expected_of
 from attncourse.grading.isolation import torch_defaults
+from attncourse.grading.judges import differences, expected_of
 
 TRIED = [  # what asks for whole numbers has no use for attention
     name for name in names() if not load(name).left_out() and not isinstance(load(name).judge, Counts | Number)

@@ -74,7 +74,7 @@ def tensors(cases):
 @pytest.mark.parametrize("name", JUDGED)
 def test_a_right_answer_passes_on_a_large_seed(name):
     exercise = load(name)
-    assert exercise.grade(next(iter(exercise.accepted.values())), SEED).status == "passed"
+    assert exercise.grade(exercise.right, SEED).status == "passed"
 
 
 def asking(judge):

@@ -18,21 +18,19 @@ from attngrade.sandbox.takes import signature_of
 
 SEED = 2**127 + 5
 MASK = "import torch\ndef causal_mask(n, m): return torch.arange(m) <= torch.arange(n)[:, None]"
-STYLES, MISTAKES = 1, 1
+MISTAKES = 1
 # Classes and layers: cheap to judge, and most can go wrong on the way.
 ALL_OF = {"train_reversal", "append", "head_dim"}
 
 
 def answers(name: str) -> dict[str, str | None]:
-    """Expressions for answers of an exercise, and what is to be said of them; nothing of right ones."""
-    exercise = load(name)
+    """Expressions for answers of an exercise, and what is to be said of them; nothing of the right one."""
+    ideas = load(name).ideas
     # a `Close` is a pattern of numbers, and no answer
-    wrong = [k for k, m in enumerate(exercise.mistakes) if not isinstance(m.answer, Close)]
+    wrong = [k for k, mistake in enumerate(ideas) if not isinstance(mistake.answer, Close)]
     if name not in ALL_OF:
         wrong = random.Random(name).sample(wrong, min(MISTAKES, len(wrong)))
-    styles = list(exercise.accepted)[: None if name in ALL_OF else STYLES]
-    found = dict.fromkeys(f"accepted[{style!r}]" for style in styles)
-    return found | {f"mistakes[{k}].answer": exercise.mistakes[k].says for k in wrong}
+    return {"right": None} | {f"ideas[{k}].answer": ideas[k].says for k in wrong}
 
 
 @pytest.mark.parametrize("name", [name for name in names() if not load(name).left_out()])
@@ -82,7 +80,7 @@ def test_a_signature_that_cannot_be_is_none(told):
 def test_a_layer_has_its_own_numbers_again_for_the_next_exercise():
     """The judge of trained leaves it with numbers drawn at random; explain_head may ask for the same model."""
     exercise = load("trained")
-    first = "from attncourse.grading.exercises import load\ntrained = load('trained').accepted['logits_alone']"
+    first = "from attncourse.grading.exercises import load\ntrained = load('trained').right"
     with forked_session(first) as session:
         assert [session.judge(exercise, SEED).status for _ in range(2)] == ["passed"] * 2
 
