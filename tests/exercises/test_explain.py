@@ -158,9 +158,11 @@ def test_the_first_step_that_is_not_computed_is_named():
     judge = Calls(
         normalized, lambda seed: [Case("3 tokens", (torch.randn(3, 7),), gradients=False)]
     )
-    loops = lambda x: torch.stack(
-        [(r - r.mean()) / ((r - r.mean()).square().sum() + 1).sqrt() for r in x]
-    )  # noqa: E731
+    def loops(x):
+        return torch.stack(
+            [(r - r.mean()) / ((r - r.mean()).square().sum() + 1).sqrt() for r in x]
+        )
+
     said = tiny(judge, normalized).grade(loops).findings[0]
     assert said.startswith(
         "The centred numbers are among the numbers that the answer computes; the variances"
