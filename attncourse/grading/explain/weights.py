@@ -54,7 +54,7 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
 
 def _other_keys(right: Tensor, seen: Tensor) -> str:
     """A key that gets some weight and should get none; or the other way round, in all heads."""
-    hidden = ((seen == 0) & (right > 1e-4)).flatten(0, -3).all(0)
+    hidden = ((seen == 0) & (right > 1e-4)).reshape(-1, *right.shape[-2:]).all(0)
     for wrong, says in (
         ((right == 0) & (seen.abs() > 1e-4), "gives key {} some weight; it should give it none"),
         (hidden, "gives key {} no weight; it should give it some"),
@@ -88,7 +88,7 @@ def _sharper(right: Tensor, seen: Tensor) -> float | None:
         return None
     factor = float((a * b).sum() / a.square().sum())
     fits = torch.allclose(b, factor * a, rtol=1e-2, atol=1e-3)
-    return factor if fits and abs(factor - 1) > 1e-3 else None
+    return factor if fits and min(abs(factor), abs(factor - 1)) > 5e-3 else None
 
 
 def _centred(weights: Tensor, visible: Tensor) -> Tensor:
