@@ -1,6 +1,6 @@
-"""Grading a class: what is handed from step to step.
+"""Grading a class: the data that go from step to step.
 
-The code of a submission never runs here. It runs in the sandbox of `attngrade.sandbox`, one for each student.
+The code of a submission never runs in this package but in `attngrade.sandbox`, one sandbox for each student.
 """
 
 import hashlib
@@ -10,17 +10,17 @@ from attncourse.grading.verdict import Verdict
 
 
 class NotGraded(Exception):
-    """The grader, the sandbox or the machine failed, not the student; the message says how, in a whole sentence."""
+    """A failure of the grader, the sandbox or the machine, not of the student; the message is a whole sentence."""
 
 
 @dataclass(frozen=True)
 class File:
-    """One file as it was handed in, not yet looked into.
+    """One file as it was handed in, not yet interpreted.
 
     Args:
-        name: its path below the folder of the submissions.
-        digest: SHA-256 of its bytes; empty where it could not be read.
-        data: its bytes; None where it could not be read, and then ``problem`` says why, in a whole sentence.
+        name: path below the folder of the submissions.
+        digest: SHA-256 of the bytes; empty where the file could not be read.
+        data: the bytes; None where the file could not be read, and then ``problem`` says why, in a whole sentence.
     """
 
     name: str
@@ -31,21 +31,21 @@ class File:
 
 @dataclass(frozen=True)
 class Order:
-    """All that one student handed in: what is graded together, in one sandbox."""
+    """All files of one student, graded together in one sandbox."""
 
     student: str
     files: tuple[File, ...]
 
     @property
     def digest(self) -> str:
-        """The same for the same files under the same names."""
+        """Digest of the files and their names."""
         listed = "\n".join(f"{file.digest} {file.name}" for file in self.files)
         return hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A code cell as plain Python, and its place in the notebook, from 1, as a person counts."""
+    """A code cell as plain Python, and its number in the notebook, from 1."""
 
     number: int
     source: str
@@ -56,11 +56,11 @@ class Notebook:
     """A file that was read and repaired, not run.
 
     Args:
-        cells: its code cells.
+        cells: the code cells.
         chapters: the chapters whose exercises it answers, such as ``("multi_head",)``.
-        problems: what was wrong with it, in whole sentences, for the student as well.
-        notes: what only the teacher reads, such as which answers call the library's attention.
-        likeness: the same for notebooks that are the same work; empty where that may be chance.
+        problems: faults of the file, in whole sentences, for the student and the teacher.
+        notes: remarks for the teacher alone, such as answers that call a library's attention.
+        likeness: equal for notebooks that are the same work; empty where equality may be chance.
     """
 
     cells: tuple[Cell, ...] = ()
@@ -74,8 +74,8 @@ class Notebook:
 class Graded:
     """The result of one file; every exercise of its chapters has a verdict.
 
-    ``problems`` are for the student, too; ``notes`` are for the teacher alone. The status of a verdict may
-    be ``not graded``: then the grader failed, and its points are open rather than 0.
+    ``problems`` are for the student, too; ``notes`` are for the teacher alone. A verdict with the status
+    ``not graded`` is a failure of the grader: its points are open rather than 0.
     """
 
     file: str
@@ -91,12 +91,12 @@ class Result:
     """The result of one student.
 
     Args:
-        student: who.
-        digest: of the `Order`.
+        student: name of the student.
+        digest: digest of the `Order`.
         files: a `Graded` for each file.
-        official: False when the code ran without a sandbox.
-        protections: pairs of what protects and ``"in force"``, or why it is not, on the machine on which it ran.
-        complete: False where something is not graded: the next run tries again.
+        official: False if the code ran without a sandbox.
+        protections: pairs of a protection and ``"in force"``, or why not, on the machine that graded.
+        complete: False if a part is not graded: the next run tries again.
     """
 
     student: str

@@ -1,7 +1,7 @@
 """``attngrade submissions/ --out results/``: grade a class that need not be trusted.
 
-The notebooks of each student run in a sandbox that knows no answers. The run may be killed at any moment;
-the same command goes on where it was.
+The notebooks of each student run in a sandbox that has no right answers. A run may be killed at any moment;
+the same command continues it.
 """
 
 import argparse
@@ -30,7 +30,7 @@ AGAIN = "What was graded is kept: give the same command again to go on."
 
 
 def command() -> NoReturn:
-    """Entry point of ``attngrade``: ends with what `main` returns, and does not wait for who still grades."""
+    """Entry point of ``attngrade``: exits with the code of `main`, without waiting for threads that still grade."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), _stop)
     code = main()
@@ -39,7 +39,7 @@ def command() -> NoReturn:
 
 
 def _stop(*signal_and_frame) -> None:
-    # Python drops what is raised while it cleans up an object; the mark stays, and is looked at.
+    # An exception raised inside `__del__` is swallowed, so set the event too; the pipeline polls it.
     STOPPED.set()
     raise KeyboardInterrupt
 
@@ -47,8 +47,8 @@ def _stop(*signal_and_frame) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Grade a class.
 
-    Returns: 0 when it is graded, 2 when nothing could be, 3 when a sandbox was demanded and there is
-    none, 130 when it was interrupted.
+    Returns: 0 when the class is graded, 2 when nothing could be graded, 3 when a sandbox was demanded and
+    cannot be had, 130 when the run was interrupted.
     """
     options = parser().parse_args(arguments)
     try:
@@ -88,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _grade(options: argparse.Namespace) -> int:
     from attngrade.journal import locked
-    from attngrade.pipeline import mark
+    from attngrade.pipeline import grade_class
     from attngrade.pool import cluster, local
     from attngrade.sandbox.bwrap import refuse_private
     from attngrade.submissions import handed_in
@@ -105,7 +105,7 @@ def _grade(options: argparse.Namespace) -> int:
     workers = partial(cluster, options.scheduler) if options.scheduler else here
     how = options.seconds, options.memory, options.chapters, options.require_sandbox, fingerprint()
     with locked(out):
-        table = mark(found, folder, out, Settings(secret_in(secret), *how), workers, STOPPED)
+        table = grade_class(found, folder, out, Settings(secret_in(secret), *how), workers, STOPPED)
     print("\n".join(_summary(table, out)))
     if not any(row.verdicts for row in table.rows):
         return _refuse("No submission could be graded; the table says why.")

@@ -1,4 +1,4 @@
-"""Controls: a right answer is graded now and then; where it gets no points, the grader is at fault."""
+"""Controls: a right answer that is graded now and then. If it gets no points, the grader is at fault."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ check("{EXERCISE}", {EXERCISE})
 
 
 def control() -> Order:
-    """A right answer, as if a student had handed it in."""
+    """An order with a right answer, as if a student had handed it in."""
     data = nbformat.writes(v4.new_notebook(cells=[v4.new_code_cell(RIGHT, id="right")])).encode()
     return Order("a control", (File("control.ipynb", hashlib.sha256(data).hexdigest(), data),))
 
@@ -37,11 +37,11 @@ def control() -> Order:
 def controlled(
     crew: Crew, orders: Iterable[Order], settings: Settings, journal: Journal
 ) -> Iterator[Result]:
-    """The result of every order; controls are graded before all, after every fifty and at the end.
+    """The result of every order; controls are graded first, after every fifty orders, and last.
 
     Raises:
-        Stopped: a control did not pass. What came since the last good one is withdrawn from the journal.
-        NoSandbox: the settings demand a sandbox, and there is none.
+        Stopped: a control did not pass. Results since the last good control are withdrawn from the journal.
+        NoSandbox: the settings demand a sandbox that cannot be had.
     """
     whole = replace(settings, chapters=(), sandbox=False)
 
@@ -73,7 +73,7 @@ def controlled(
 
 
 def fault(result: Result) -> str:
-    """Why a right answer was not graded as right; empty where it was."""
+    """Why a control did not pass; empty where it did."""
     verdicts = [x for one in result.files for x in one.verdicts if x.name == EXERCISE]
     if any(x.status == "passed" for x in verdicts):
         return ""

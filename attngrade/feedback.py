@@ -1,7 +1,7 @@
 """A page for every student, and one for the teacher that lists them all.
 
-A name, a finding and a problem may hold whatever a student wished for. Jinja escapes all of it, the
-page forbids itself scripts, requests and any style but its own, and hidden characters are shown.
+Names, findings and problems may hold any text that a student chose. Jinja escapes all of them, the page
+forbids itself scripts, requests and foreign styles, and hidden characters are shown.
 """
 
 import base64
@@ -25,15 +25,15 @@ from attngrade.table import NOT_GRADED, Row, Run, Table
 HERE = Path(__file__).parent
 LONGEST_NAME, LONGEST_MESSAGE = 80, 600
 
-# Windows opens a device instead of a file of these names, whatever the ending.
+# Windows opens a device under these names, whatever the ending.
 TAKEN = {"con", "prn", "aux", "nul", *(f"{x}{n}" for x in ("com", "lpt") for n in range(10))}
 TAKEN |= {"index"}
-# How our own pages are told from other files.
+# Name in the generator tag of our own pages.
 GENERATOR = "attngrade"
 
 
 def pages(table: Table) -> dict[str, str]:
-    """The HTML of every page by the name of its file; ``index.html`` is the teacher's."""
+    """The HTML of every page by file name; ``index.html`` is the teacher's."""
     environment = _environment(table.run)
     index = environment.get_template("index.html.jinja")
     feedback = environment.get_template("feedback.html.jinja")
@@ -54,10 +54,10 @@ def _chapters(row: Row, table: Table) -> Iterator[tuple[str, int, list[Verdict]]
 
 
 def page_names(students: Iterable[str]) -> dict[str, str]:
-    """A file name for each student: plain letters, and never the same twice on any disk.
+    """A file name for each student: plain letters, and unique on any disk.
 
-    Who has the readable name alone keeps it. All who share one, even by their case, get a digest
-    behind ``--``, which no readable name has.
+    Students who share a readable name, even if only by case, get a digest after ``--``, which no readable
+    name contains.
     """
     readable = {student: _slug(student) for student in students}
     shared = Counter(readable.values())
@@ -74,7 +74,7 @@ def _slug(student: str) -> str:
 
 
 def _environment(run: Run) -> Environment:
-    """The templates; the style may stand in the page because the page names its digest."""
+    """The templates. The page's policy allows its inline style by digest."""
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -88,7 +88,7 @@ def _environment(run: Run) -> Environment:
     }
     style = (HERE / "feedback.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    # The style is ours and the only text that is not escaped.
+    # The style is the only text that is not escaped: it is our own.
     shared = {"run": run, "style": Markup(style), "style_digest": digest, "generator": GENERATOR}
     environment.globals |= shared | {"not_graded": NOT_GRADED}
     return environment

@@ -1,4 +1,4 @@
-"""Grade one student: start a judge, take its verdicts, and start another where it fails."""
+"""Grade one student: start a judge, collect its verdicts, and start another judge if it fails."""
 
 import multiprocessing
 from collections import Counter
@@ -9,24 +9,24 @@ from attngrade.judge import Progress, Step, judge
 from attngrade.session import MOST_LIMITS
 from attngrade.settings import Settings
 
-TRIES = 2  # so often the grader may fail at one step
-MOST_FAILURES = 6  # and so often for one student
-PATIENCE = 60  # seconds, beyond what a notebook may take
+TRIES = 2  # failures of the grader at one step
+MOST_FAILURES = 6  # failures of the grader for one student
+PATIENCE = 60  # seconds beyond the limit of a notebook
 
 _forkserver = multiprocessing.get_context("forkserver")
 _forkserver.set_forkserver_preload(["attngrade.server"])
 
 
 def grade(order: Order, settings: Settings) -> Result:
-    """The result of one student. It never raises for anything that was handed in.
+    """The result of one student. No submission makes this function raise.
 
-    What the grader fails at twice is not graded: that is nobody's 0.
+    A step at which the grader fails twice is not graded, which is no student's 0.
     """
     return _Attempts(order, settings).result()
 
 
 class _Attempts:
-    """The judges of one student, one after the other, until all is done or given up."""
+    """The judges of one student, one after another, until every step is done or given up."""
 
     def __init__(self, order: Order, settings: Settings):
         self.order, self.settings, self.progress = order, settings, Progress()
@@ -53,7 +53,7 @@ class _Attempts:
         return Graded(file.name, file.digest, tuple(verdicts), (why,), (why,))
 
     def _attempt(self) -> bool:
-        """Have a judge do what is left; whether it has come to the end."""
+        """Run a judge on the remaining steps; True if it came to the end."""
         ours, theirs = _forkserver.Pipe(duplex=False)
         arguments = self.order, self.settings, self.progress, theirs
         process = _forkserver.Process(target=judge, args=arguments, daemon=False)

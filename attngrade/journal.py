@@ -1,8 +1,7 @@
-"""What was graded so far, on disk: a line of JSON a student, so that a run that was killed can go on.
+"""The journal of a run on disk, one line of JSON for each student, so that a killed run can go on.
 
-Lines are only added. A line is there in full before its student counts as graded; what a kill has left
-half written is cut off. Controls stand between the results: up to where they prove them, or from where
-they withdraw them.
+Lines are only added. A student counts as graded once the whole line is on the disk; a line that a kill
+left half written is cut off. Lines of controls prove or withdraw the results before them.
 """
 
 import fcntl
@@ -21,10 +20,10 @@ from attngrade.settings import Stopped
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Nobody else may write results into this folder meanwhile. The kernel frees the lock of who dies.
+    """An exclusive lock on a folder of results. The kernel frees the lock of a process that dies.
 
     Raises:
-        Stopped: somebody else is at it.
+        Stopped: another process holds the lock.
     """
     with (folder / ".lock").open("wb") as file:
         try:
@@ -39,14 +38,14 @@ class Journal:
     """The results in ``journal.jsonl`` of a folder. A context manager.
 
     Args:
-        folder: of the results, `locked` by us.
-        mark: what besides the files decides about points; lines with another one are left alone.
+        folder: folder of the results, `locked` by this process.
+        settings_key: `Settings.cache_key` of this run; lines with another key are ignored.
     """
 
-    def __init__(self, folder: Path, mark: str):
-        self.path, self.mark = folder / "journal.jsonl", mark
-        self.known: dict[tuple[str, str], tuple[int, Result]] = {}  # and where its line starts
-        self.size = self.proven = 0  # bytes in whole lines, and those before the last good control
+    def __init__(self, folder: Path, settings_key: str):
+        self.path, self.settings_key = folder / "journal.jsonl", settings_key
+        self.known: dict[tuple[str, str], tuple[int, Result]] = {}  # with the start of its line
+        self.size = self.proven = 0  # bytes in whole lines; bytes before the last good control
 
     def __enter__(self):
         self.file = self.path.open("ab+")
@@ -54,7 +53,7 @@ class Journal:
         for line in self.file:
             if not line.endswith(b"\n"):
                 break
-            # a line that a bad disk or an editor has spoilt is as good as none
+            # a line that a bad disk or an editor has spoilt does not count
             with suppress(ValueError, KeyError, TypeError, AttributeError):
                 self._learn(json.loads(line))
             self.size += len(line)
@@ -65,28 +64,28 @@ class Journal:
         self.file.close()
 
     def find(self, order: Order) -> Result | None:
-        """The result of these files of this student, if there is one."""
+        """The result of an order; None if it was not graded yet."""
         return self.known.get((order.student, order.digest), (0, None))[1]
 
     @property
     def unproven(self) -> int:
-        """How many results no control has proven yet."""
+        """The number of results that no control has proven yet."""
         return sum(start >= self.proven for start, _ in self.known.values())
 
     def add(self, result: Result) -> None:
-        """Write a result; when this returns, it is on the disk.
+        """Write a result; it is on the disk when this returns.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the journal cannot be written.
         """
-        self._write(asdict(result) | {"mark": self.mark})
+        self._write(asdict(result) | {"settings": self.settings_key})
 
     def prove(self, size: int) -> None:
-        """A control was good that began when the journal had this size: what stands before it counts."""
+        """Count all results up to this size: a control that began there was good."""
         self._write({"proven": size})
 
     def withdraw(self) -> None:
-        """A control was bad: nothing counts since the last good one."""
+        """Drop all results since the last good control."""
         self._write({"withdrawn": self.proven})
 
     def _write(self, data: dict) -> None:
@@ -103,7 +102,7 @@ class Journal:
         elif "withdrawn" in data:
             start = int(data["withdrawn"])
             self.known = {key: x for key, x in self.known.items() if x[0] < start}
-        elif data.pop("mark") == self.mark:
+        elif data.pop("settings") == self.settings_key:
             result = _result(data)
             self.known[result.student, result.digest] = self.size, result
 

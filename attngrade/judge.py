@@ -1,7 +1,7 @@
-"""What judges one student: a short-lived process of trusted code, with limits of its own.
+"""The judge of one student: a short-lived process of trusted code, with limits of its own.
 
-It is forked from a server that never met a submission, reads the notebooks, starts their sandbox, and tells
-each verdict as soon as it stands. A hostile reply can end this process and nothing else.
+The judge is forked from a server that never met a submission. It reads the notebooks, starts their sandbox, and
+sends each verdict as soon as it stands. A hostile reply can end this process and nothing else.
 """
 
 import ctypes
@@ -25,25 +25,25 @@ from attngrade.notebook import read
 from attngrade.session import Session
 from attngrade.settings import Settings
 
-MEMORY = 2 * 2**30  # bytes of address space beyond those that the server has
-SECONDS = 30  # of processor time for one step; what trains or loops runs in the sandbox, not here
+MEMORY = 2 * 2**30  # bytes of address space beyond the server's
+SECONDS = 30  # of processor time for one step; training and loops run in the sandbox, not here
 PR_SET_PDEATHSIG = 1
 
-Step = tuple[int, str]  # the place of a file, and the exercise; no name while it is read and run
+Step = tuple[int, str]  # index of a file, and the exercise; '' while the notebook is read and run
 
-torch.set_num_threads(1)  # forks must be safe
+torch.set_num_threads(1)  # a fork does not keep a pool of threads
 for _name in names():
     load(_name)  # once, in the server
 
 
 @dataclass
 class Progress:
-    """How far the judges of a student have come: what is known need not be done again.
+    """The results of a student's earlier judges, which a new judge does not repeat.
 
     Args:
-        files: the finished files by their places.
-        verdicts: of all files.
-        hopeless: steps at which the grader failed again and again, with the reason.
+        files: the finished files by their indices.
+        verdicts: the verdicts of all files.
+        hopeless: steps at which the grader failed repeatedly, with the reason.
     """
 
     files: dict[int, Graded] = field(default_factory=dict)
@@ -52,13 +52,13 @@ class Progress:
 
 
 def judge(order: Order, settings: Settings, progress: Progress, parent: Connection) -> None:
-    """The life of the process.
+    """The main function of the process.
 
-    It sends ``("begin", step)`` before each step, ``("verdict", step, verdict)``, ``("file", place, graded)``,
-    and at last ``("end", official, protections)`` or ``("failed", why)``.
+    Messages to ``parent``: ``("begin", step)`` before each step, ``("verdict", step, verdict)``,
+    ``("file", place, graded)``, and finally ``("end", official, protections)`` or ``("failed", why)``.
     """
     be_bounded()
-    with suppress(BrokenPipeError):  # nobody listens any more
+    with suppress(BrokenPipeError):  # the parent has gone
         _judge(order, settings, progress, parent)
 
 
@@ -68,7 +68,7 @@ def _judge(order: Order, settings: Settings, progress: Progress, parent: Connect
             for place, file in enumerate(order.files):
                 if place not in progress.files:
                     _File(place, file, settings, progress, parent).judge(session)
-        parent.send(("end", session.official, session.protections))  # the sandbox is gone by now
+        parent.send(("end", session.official, session.protections))  # the sandbox is closed by now
     except NotGraded as error:
         parent.send(("failed", str(error)))
     except MemoryError:
@@ -113,7 +113,7 @@ class _File:
         return verdict
 
     def _seed(self, *what: str) -> int:
-        """128 bits that nobody knows without the secret; the first is set, so that there are 128."""
+        """128 bits that only the secret gives; the first bit is set, so there are always 128."""
         message = " ".join((self.file.digest, *what)).encode()
         drawn = hmac.digest(self.settings.secret, message, hashlib.sha256)[:16]
         return int.from_bytes(drawn) | 1 << 127
@@ -130,7 +130,7 @@ class _File:
 
 
 def be_bounded() -> None:
-    """Limits for this process, and an end with the server, which ends with its parent."""
+    """Set the limits of this process, and have it end with the server, which ends with its parent."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + MEMORY
@@ -138,7 +138,7 @@ def be_bounded() -> None:
 
 
 def spend() -> None:
-    """From now on the process has so many seconds of processor time; then the kernel ends it."""
+    """Give the process `SECONDS` more of processor time; then the kernel ends it."""
     most = int(time.process_time()) + 1 + SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
 

@@ -1,4 +1,4 @@
-"""The notebook in the bytes of a file: read and repaired, not run."""
+"""Notebooks from the bytes of files: read and repaired, not run."""
 
 import hashlib
 import json
@@ -21,15 +21,15 @@ MOST_CELLS = 2000
 LARGEST_CELL = 50_000  # characters
 MOST_CODE = 300_000
 MOST_PROBLEMS = 20
-BY_CHANCE = 200  # an answer of so few characters may be the same by chance
+BY_CHANCE = 200  # answers of at most so many characters may be equal by chance
 
 
 class Unreadable(Exception):
-    """Nothing of this file can be graded; the message says why, in a whole sentence."""
+    """The file cannot be graded at all; the message says why, in a whole sentence."""
 
 
 def read(file: File) -> Notebook:
-    """The notebook in a file. It never fails: whatever is wrong stands in its ``problems``."""
+    """The notebook in a file. This function never raises: failures stand in ``problems``."""
     if file.data is None:
         return Notebook(problems=(file.problem,))
     problems: list[str] = []
@@ -38,7 +38,7 @@ def read(file: File) -> Notebook:
         code = repair(pieces, problems)
         chapters = _chapters(code, pieces)
         notes, likeness = library_attention(code), _likeness(code)
-    except Exception as error:  # one strange file must not stop a class
+    except Exception as error:  # one strange file must not stop the class
         why = f"Reading it failed unexpectedly, with {type(error).__name__}."
         why = str(error) if isinstance(error, Unreadable) else why
         return Notebook(problems=(why,), likeness=file.digest if file.data.strip() else "")
@@ -51,7 +51,7 @@ def read(file: File) -> Notebook:
 
 
 def _cells(data: bytes) -> list[Any]:
-    """What stands where the cells of a notebook stand, in the form of nbformat 4 as far as it can be."""
+    """The unchecked list of cells, in the form of nbformat 4 as far as possible."""
     if not data.strip():
         raise Unreadable("The file is empty; expected a notebook.")
     try:
@@ -80,7 +80,7 @@ def _upgraded(cell: Any) -> Any:
 
 
 def _pieces(cells: list[Any], problems: list[str]) -> Iterator[Piece]:
-    """The cells that are code, or were; ``problems`` gets a sentence for each that is left out."""
+    """The cells that are code, or once were; ``problems`` gets a sentence for each that is left out."""
     room = MOST_CODE
     for number, cell in enumerate(cells, start=1):
         grade_id = ""
@@ -107,11 +107,11 @@ def _text(source: str | list[str]) -> str:
     source = (
         source.replace("\0", "").replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
     )
-    return source.encode("utf-8", "replace").decode()  # half a character is none
+    return source.encode("utf-8", "replace").decode()  # replaces lone surrogates
 
 
 def _chapters(code: list[Piece], pieces: list[Piece]) -> tuple[str, ...]:
-    """By the checks and nbgrader's ids; where both are gone, by answers of one chapter alone."""
+    """The chapters of the checks and of nbgrader's ids; without both, those of answers that only one chapter has."""
     ids = grade_ids()
     asked = {name for piece in code for name in piece.checks}
     asked |= {ids[piece.grade_id] for piece in pieces if piece.grade_id in ids}
@@ -125,7 +125,7 @@ def _chapters(code: list[Piece], pieces: list[Piece]) -> tuple[str, ...]:
 
 
 def _likeness(code: list[Piece]) -> str:
-    """The same for the same code, white space apart; empty where there is hardly an answer in it."""
+    """A digest of the code without white space; empty where the answers are short enough to be equal by chance."""
     given = [(p.source, x) for p in code for x in p.answers.values()]
     typed = sum(len("".join(get_source_segment(source, x).split())) for source, x in given)
     whole = "\n".join("".join(piece.source.split()) for piece in code)

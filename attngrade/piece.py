@@ -1,4 +1,4 @@
-"""One cell while it is read, and what it defines."""
+"""One cell during reading, and the names that it defines."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ _CHECK = re.compile(r"""^[ \t]*(?:\w+[ \t]*=[ \t]*)?check\(\s*["'](\w+)["']""", 
 
 @dataclass(frozen=True)
 class Piece:
-    """A cell: its place in the notebook, from 1, what kind it claims to be, nbgrader's id for it."""
+    """A cell: its number in the notebook, from 1, its declared kind, and nbgrader's id."""
 
     number: int
     kind: str
@@ -23,23 +23,23 @@ class Piece:
 
     @cached_property
     def tree(self) -> ast.Module | None:
-        """Its syntax tree, or None where it is no Python."""
+        """The syntax tree; None where the cell is no Python."""
         return parse(self.source)
 
     @cached_property
     def bound(self) -> dict[str, ast.stmt]:
-        """What it defines at the top level: the last statement that binds each name."""
+        """The names that the cell defines at the top level, each with the last statement that binds it."""
         statements = self.tree.body if self.tree else ()
         return {name: statement for statement in statements for name in _bound_by(statement)}
 
     @property
     def checks(self) -> set[str]:
-        """The exercises that it calls `check` on."""
+        """The exercises for which the cell calls `check`."""
         return set(_CHECK.findall(self.source)) & set(names())
 
     @property
     def answers(self) -> dict[str, ast.stmt]:
-        """The answers that it gives; an untouched stub is none."""
+        """The answers in the cell; an untouched stub is none."""
         return {
             k: x for k, x in self.bound.items() if k in chapters_of_answers() and not is_stub(x)
         }
@@ -47,7 +47,7 @@ class Piece:
 
 @cache
 def chapters_of_answers() -> dict[str, set[str]]:
-    """The chapters in which each name is the answer to an exercise."""
+    """For each name of an answer, the chapters whose exercises ask for it."""
     found: dict[str, set[str]] = {}
     for name in names():
         found.setdefault(load(name).answer, set()).add(chapter_of(name))
@@ -55,9 +55,9 @@ def chapters_of_answers() -> dict[str, set[str]]:
 
 
 def parse(source: str) -> ast.Module | None:
-    """The syntax tree, or None where this is no Python."""
+    """The syntax tree; None where the source is no Python."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "\d" in a string is the student's own affair
+        warnings.simplefilter("ignore")  # such as "\d" in a string
         try:
             return ast.parse(source)
         except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -65,7 +65,7 @@ def parse(source: str) -> ast.Module | None:
 
 
 def is_stub(statement: ast.stmt) -> bool:
-    """``name = None``, or a function or class whose every body still ends by raising the stub."""
+    """True for ``name = None``, and for a function or class whose bodies all still raise NotImplementedError."""
     if isinstance(statement, ast.ClassDef):
         methods = [x for x in statement.body if isinstance(x, ast.FunctionDef)]
         return bool(methods) and all(map(is_stub, methods))

@@ -1,4 +1,4 @@
-"""A class from the folder that was handed in to the tables: what is known is kept, the rest is graded."""
+"""From a folder of submissions to the tables: known results are kept, the rest is graded."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -19,13 +19,13 @@ from attngrade.settings import Settings
 from attngrade.submissions import alike, contents
 from attngrade.table import Run, Table
 
-MOST_FILES, MOST_BYTES = 200, 200 * 10**6  # of one student
+MOST_FILES, MOST_BYTES = 200, 200 * 10**6  # for each student
 TOO_MUCH = f"It was not read: one student may hand in {MOST_FILES} files and 200 MB."
 
 Found = list[tuple[str, Path]]
 
 
-def mark(
+def grade_class(
     found: Found,
     folder: Path,
     out: Path,
@@ -33,24 +33,24 @@ def mark(
     workers: Callable[[], AbstractContextManager[Crew]],
     stopped: Event,
 ) -> Table:
-    """Grade what the journal does not know yet, and write the tables and pages.
+    """Grade all that the journal does not know, and write the tables and pages.
 
     Args:
-        found: the student and the path of everything that was handed in, sorted by student.
-        folder: that of the submissions.
-        out: that of the results, locked by us.
+        found: pairs of student and path, sorted by student.
+        folder: folder of the submissions.
+        out: folder of the results, locked by this process.
         settings: how to grade.
-        workers: starts or finds who grades; asked only when there is something to grade.
-        stopped: ends the run when it is set.
+        workers: starts or finds the workers; called only if there is something to grade.
+        stopped: ends the run when set.
 
     Raises:
-        KeyboardInterrupt: it was set. What was graded is in the journal.
-        Stopped: a control has failed, or there is nobody who grades.
+        KeyboardInterrupt: ``stopped`` was set. Finished results are in the journal.
+        Stopped: a control has failed, or there are no workers.
     """
     results: list[Result] = []
     students = len({student for student, _ in found})
     bar = tqdm(total=students, unit="student", mininterval=0.5, dynamic_ncols=True)
-    with Journal(out, settings.mark) as journal, bar:
+    with Journal(out, settings.cache_key) as journal, bar:
 
         def take(result: Result) -> None:
             results.append(result)
@@ -78,7 +78,7 @@ def mark(
 
 
 def orders(found: Found, folder: Path) -> Iterator[Order]:
-    """What each student handed in, read when it is asked for."""
+    """One order for each student; the files are read when the order is taken."""
     for student, pairs in groupby(found, key=lambda pair: pair[0]):
         paths, files, size = [path for _, path in pairs], [], 0
         for path in paths[:MOST_FILES]:
@@ -91,7 +91,7 @@ def orders(found: Found, folder: Path) -> Iterator[Order]:
 
 
 def compared(results: list[Result]) -> list[Result]:
-    """With a note for the teacher where several have handed in the same work."""
+    """The results, with notes for the teacher on work that several students handed in."""
     notes = alike((x.student, one.file, one.likeness) for x in results for one in x.files)
 
     def noted(one: Graded) -> Graded:
@@ -101,15 +101,15 @@ def compared(results: list[Result]) -> list[Result]:
 
 
 def run_of(results: Iterable[Result], settings: Settings) -> Run:
-    """How the class was graded. One student who was graded without a sandbox makes all unofficial."""
+    """How the class was graded. One student graded without a sandbox makes all scores unofficial."""
     ran = sorted((x for x in results if x.protections), key=lambda x: x.student)
     unofficial = sum(not x.official for x in ran)
     problems = ()
     if 0 < unofficial < len(ran):
         counted = f"{unofficial} of {len(ran)} students were graded without a sandbox"
         problems = (f"{counted}; --require-sandbox grades them again.",)
-    states: dict[str, str] = {}  # in force for all of them; else a reason why not
+    states: dict[str, str] = {}  # in force for all students; else a reason why not
     for name, state in chain.from_iterable(x.protections for x in ran):
         if states.get(name, IN_FORCE) == IN_FORCE:
             states[name] = state
-    return Run(not unofficial, tuple(states.items()), problems, settings.mark[:12])
+    return Run(not unofficial, tuple(states.items()), problems, settings.cache_key[:12])

@@ -1,4 +1,4 @@
-"""Who grades: threads here, of which each waits for a process of its own, or workers of dask."""
+"""The workers: threads of this process, each with a judge process, or workers of dask."""
 
 import logging
 import multiprocessing
@@ -18,18 +18,18 @@ from typing import NamedTuple
 from attngrade import Graded, Order, Result, grader
 from attngrade.settings import NoSandbox, Settings, Stopped, fingerprint
 
-# Seconds that a scheduler may take to answer, and that a run may be without any worker.
+# Seconds that a scheduler may take to answer, and that a run may go on without any worker.
 ANSWERING, PATIENCE = 10, 120
-Work = tuple[Order, Settings, object]  # the last is handed back with the result
+Work = tuple[Order, Settings, object]  # the last is a label, returned with the result
 
 
 class Crew(NamedTuple):
-    """Hands out orders and takes results in.
+    """Distributes orders over workers and collects the results.
 
     Args:
-        executor: where they are graded.
-        workers: says how many are graded at once, now.
-        grade: what is called with an order and settings.
+        executor: runs ``grade``.
+        workers: returns the number of orders that can be graded at once, now.
+        grade: grades an order.
     """
 
     executor: Executor
@@ -37,7 +37,7 @@ class Crew(NamedTuple):
     grade: Callable[[Order, Settings], Result]
 
     def results(self, work: Iterable[Work]) -> Iterator[tuple[object, Result]]:
-        """The results, as they are ready. No more orders are at hand than there are workers.
+        """The results, each as soon as it is ready. At most one order for each worker is taken in advance.
 
         Raises:
             Stopped: there are no workers, or they have another version of the course.
@@ -63,7 +63,7 @@ def _result(future: Future, order: Order) -> Result:
         raise
     except CancelledError:
         raise Stopped("The scheduler of dask is gone. Give the same command again") from None
-    except Exception as error:  # of ours, or of the machine on which it ran: nobody's 0
+    except Exception as error:  # the grader's or the machine's fault: no student's 0
         why = f"Grading it failed, with {type(error).__name__}: {str(error)[:300]}."
         files = tuple(Graded(file.name, file.digest, (), (why,)) for file in order.files)
         return Result(order.student, order.digest, files, complete=False)
@@ -71,7 +71,7 @@ def _result(future: Future, order: Order) -> Result:
 
 @contextmanager
 def local(workers: int) -> Iterator[Crew]:
-    """So many threads. Who leaves early does not wait for them."""
+    """A pool of threads. Leaving early does not wait for them."""
     executor = ThreadPoolExecutor(workers)
     try:
         yield Crew(executor, lambda: workers, grader.grade)
@@ -81,10 +81,10 @@ def local(workers: int) -> Iterator[Crew]:
 
 @contextmanager
 def cluster(address: str) -> Iterator[Crew]:
-    """The workers of dask whose scheduler is at this address.
+    """The workers of a dask scheduler at this address.
 
     Raises:
-        Stopped: nobody answers there.
+        Stopped: no scheduler answers.
     """
     from distributed import Client
     from distributed.utils import silence_logging_cmgr
@@ -104,11 +104,13 @@ def cluster(address: str) -> Iterator[Crew]:
 
 
 def grade_far(order: Order, settings: Settings) -> Result:
-    """What a worker of dask does."""
+    """The result of one student, graded by a worker of dask."""
     if fingerprint() != settings.course:
         raise Stopped(
             f"A worker has another version of the course, or other packages: {fingerprint()}, where "
             f"{settings.course} was expected. Install the same everywhere"
         )
-    multiprocessing.current_process().daemon = False  # dask makes it one, which may start nobody
+    multiprocessing.current_process().daemon = (
+        False  # dask makes it a daemon, which may start no process
+    )
     return grader.grade(order, settings)

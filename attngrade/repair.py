@@ -1,6 +1,6 @@
-"""Damage that notebooks take on their way, undone: cells retyped, split, copied.
+"""Repair of notebooks that were damaged on their way: cells retyped, split, copied.
 
-Nothing is guessed that could cost points: what is repaired is told, and a whole cell stays as it is.
+No repair can cost points: each is reported, and a cell that parses is left as it is.
 """
 
 from collections.abc import Iterator
@@ -13,23 +13,23 @@ from attncourse.grading.exercises import names
 from attngrade.magics import as_python
 from attngrade.piece import Piece, is_stub
 
-MOST_PARTS = 8  # of one cell that was split
+MOST_PARTS = 8  # of a split cell
 
 
 @cache
 def grade_ids() -> dict[str, str]:
-    """The exercise that each of nbgrader's cell ids belongs to."""
+    """The exercise of each of nbgrader's cell ids."""
     return {f"{name}{ending}": name for name in names() for ending in ("", "_answer")}
 
 
 def repair(pieces: list[Piece], notes: list[str]) -> list[Piece]:
-    """The code cells as they were meant, as Python; ``notes`` gets a sentence for each repair."""
+    """The repaired code cells as Python; ``notes`` gets a sentence for each repair."""
     code = [_even(p) for p in _retyped(pieces, notes) if p.source.strip()]
     return _without_spare_stubs([*as_python(_joined(code, notes))], notes)
 
 
 def _retyped(pieces: list[Piece], notes: list[str]) -> Iterator[Piece]:
-    """The code cells, and a cell of text that defines or checks something and has an id that no code cell has."""
+    """The code cells, and text cells that define or check something under an id that no code cell has."""
     missing = grade_ids().keys() - {p.grade_id for p in pieces if p.kind == "code"}
     for piece in pieces:
         if piece.kind == "code":
@@ -41,13 +41,13 @@ def _retyped(pieces: list[Piece], notes: list[str]) -> Iterator[Piece]:
 
 
 def _even(piece: Piece) -> Piece:
-    """A cell that is indented as a whole is half of another, unless there is an answer in it."""
+    """The cell dedented, if that reveals an answer or a check; other indented cells are tails of split ones."""
     even = piece if piece.tree else replace(piece, source=dedent(piece.source))
     return even if even.answers or even.checks else piece
 
 
 def _joined(pieces: list[Piece], notes: list[str]) -> Iterator[Piece]:
-    """A cell that is no Python belongs to the one before it, if the two together are Python."""
+    """Split cells joined: a cell that does not parse is appended to the one before if the two together parse."""
     index = 0
     while index < len(pieces):
         first, last, tails = pieces[index], index, []
@@ -56,7 +56,7 @@ def _joined(pieces: list[Piece], notes: list[str]) -> Iterator[Piece]:
                 break
             tails.append(tail.source)
             if first.tree and len(tails) > 1 and replace(tail, source="\n".join(tails)).tree:
-                break  # these are one cell without the first
+                break  # The tails parse on their own: they are another cell, so do not join.
             whole = replace(first, source="\n".join([first.source, *tails]))
             if whole.tree:
                 first, last, tails = whole, last + len(tails), []
@@ -69,7 +69,7 @@ def _joined(pieces: list[Piece], notes: list[str]) -> Iterator[Piece]:
 
 
 def _without_spare_stubs(pieces: list[Piece], notes: list[str]) -> list[Piece]:
-    """Of cells with the same id all count, in order; but a stub does not undo an answer."""
+    """The cells without stubs whose copies have answers; other copies of a cell all count, in order."""
     spare = set()
     for grade_id in grade_ids().keys() & {p.grade_id for p in pieces}:
         copies = [p for p in pieces if p.grade_id == grade_id]

@@ -1,7 +1,7 @@
 """The scores of a class: a CSV for spreadsheet and gradebook, and pages to be read.
 
-The same results give the same bytes: everything is sorted, and neither times nor places of this
-machine are written. A file is there in full or as it was before, whenever the run is killed.
+Equal results give equal bytes: everything is sorted, and no times or paths are written. Whenever the run is
+killed, each file is complete or unchanged.
 """
 
 import csv
@@ -17,12 +17,12 @@ from attngrade.table import NOT_GRADED, Run, Table, tabulate
 
 
 def write(results: Iterable[Result], run: Run, folder: Path) -> Table:
-    """Write ``scores.csv`` and ``feedback/*.html`` into a folder; returns the table that was written.
+    """Write ``scores.csv`` and ``feedback/*.html`` into a folder; returns the table.
 
     Feedback pages of an earlier run whose student is gone are removed; other files are left alone.
 
     Raises:
-        KeyError: a verdict is of an exercise that the course does not have.
+        KeyError: a verdict names an exercise that the course does not have.
         OSError: the folder cannot be written.
     """
     table = tabulate(results, run)
@@ -39,18 +39,18 @@ def write(results: Iterable[Result], run: Run, folder: Path) -> Table:
 
 
 def replace(path: Path, text: str, encoding: str = "utf-8") -> None:
-    """Write a file in one step: who reads meanwhile sees the old one or the new one."""
+    """Write a file atomically: readers see the old or the new text."""
     part = path.with_name(f".{path.name}.part")
     part.write_text(text, encoding=encoding, newline="")
     os.replace(part, path)
 
 
 def as_csv(table: Table) -> str:
-    """A row a student, a column an exercise, then ``total``, ``out_of`` and ``notes``.
+    """A row for each student, a column for each exercise, then ``total``, ``out_of`` and ``notes``.
 
-    A cell is empty where nothing of the chapter was handed in, and where the grader failed; of whom
-    it failed there is no total. What a spreadsheet would take for a formula starts with an apostrophe.
-    Excel needs the byte order mark that `write` puts first; pandas skips it.
+    A cell is empty where the chapter was not handed in, and where the grader failed; a row with a failure
+    has no total. An apostrophe precedes text that a spreadsheet would take for a formula. Excel needs the
+    byte order mark that `write` puts first; pandas skips it.
     """
     text = io.StringIO()
     names = [e.name for e in table.exercises]

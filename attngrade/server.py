@@ -1,5 +1,6 @@
-"""What the server of the judges imports. Ctrl-C is for the grader alone, who then ends them: the server ignores it,
-and so do the judges from their first instruction, because they are forked from it.
+"""Preloaded by the fork server of the judges, which ignores Ctrl-C; so do the judges, from their first instruction.
+
+Ctrl-C is for the grader alone, which then ends the judges.
 """
 
 import signal

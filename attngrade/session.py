@@ -1,6 +1,6 @@
 """One student in a sandbox: run the cells of a notebook, then judge its answers one by one.
 
-A sandbox that an answer has ended is replaced by a fresh one; what ends it again and again is left out.
+A sandbox that an answer has ended is replaced by a fresh one; cells that end it repeatedly are left out.
 """
 
 import time
@@ -18,29 +18,29 @@ from attngrade.sandbox.stand_ins import stand_in
 from attngrade.sandbox.wire import Lost, expect
 from attngrade.settings import Settings
 
-MOST_STARTS = 8  # of one notebook
-MOST_LIMITS = 15  # a notebook may take so many times what one cell may
+MOST_STARTS = 8  # of the worker, for one notebook
+MOST_LIMITS = 15  # time limit of a notebook, in limits of a cell
 MOST_NOTES = 20
-# Bytes that a notebook may hold when the memory of a call is limited: who trains has imported the compiler of
-# torch with its optimizers, which is 80 MiB. What a budget forbids must be larger than both together.
+# Bytes that a notebook may hold when the memory of a call is limited. Training imports torch's compiler with
+# the optimizers, which is 80 MiB. A budget must forbid more than both together.
 MOST_HOARDED = 140 * 2**20
 
 
 class TooMuch(Exception):
-    """The notebook has ended its worker too often, or taken too long altogether."""
+    """The notebook has ended its worker too often, or taken too long in total."""
 
 
 class Crowded(BaseException):
-    """Earlier notebooks of the student hold memory: the answer deserves a worker of its own."""
+    """Earlier notebooks of the student hold memory: the answer needs a fresh worker."""
 
 
 class Session:
     """The worker of one student, with one notebook in it at a time. A context manager.
 
     Args:
-        settings: how much it may use, and whether it may run without a sandbox.
+        settings: the limits, and whether a sandbox is demanded.
 
-    ``problems`` says what went wrong in the cells of the notebook.
+    ``problems`` lists the failures of the notebook's cells, one sentence each.
     """
 
     def __init__(self, settings: Settings):
@@ -55,13 +55,13 @@ class Session:
         self.end()
 
     def end(self) -> None:
-        """Throw the sandbox away; the next start makes another."""
+        """Close the sandbox; the next start makes another."""
         if self.box:
             self.box.close()
         self.box, self.notebooks, self.has_run = None, 0, False
 
     def open(self, cells: Iterable[Cell]) -> None:
-        """Go on with another notebook of the student.
+        """Load another notebook of the student.
 
         Raises:
             NotGraded: there is no sandbox.
@@ -75,11 +75,11 @@ class Session:
             self.end()
 
     def start(self) -> None:
-        """A worker in which all cells of the notebook have run, but those that end it.
+        """Start a worker and run all cells of the notebook, except those that end it.
 
         Raises:
             NotGraded: there is no sandbox.
-            TooMuch: it was ended too often, or there is no time left.
+            TooMuch: the worker was ended too often, or there is no time left.
         """
         while not self.has_run:
             if self.starts > MOST_STARTS:
@@ -87,13 +87,13 @@ class Session:
             self.starts += 1
             try:
                 self._fresh()
-            except Lost:  # what earlier notebooks have left cannot go on
+            except Lost:  # broken by an earlier notebook
                 self.end()
                 self._fresh()
             self._run_cells()
 
     def _fresh(self) -> None:
-        """A worker that knows nothing of other notebooks: a new one, or the old one cleared."""
+        """Make a worker without traces of other notebooks: a new one, or the old one cleared."""
         self.notebooks += 1
         if self.box:
             self._start_clock()
@@ -109,7 +109,7 @@ class Session:
 
     @contextmanager
     def limited(self, more: int, arguments: int):
-        """The worker gets only so much more memory; what it has hoarded before is no way around."""
+        """Limit the worker to ``more`` bytes of memory, and what the notebook hoarded before to `MOST_HOARDED`."""
         box = self.box
         try:
             with box.limited(more) as grown:
@@ -151,7 +151,7 @@ class Session:
             self.problems.append(what)
 
     def _ask(self, what: str, *args):
-        """What only a hostile worker answers with an error."""
+        """Ask the worker; an error in reply is a protocol violation (`Lost`)."""
         try:
             return self.peer.ask(what, *args)
         except (Exception, SystemExit) as error:
@@ -166,11 +166,11 @@ class Session:
         """The verdict on one answer.
 
         Args:
-            seed: of its inputs.
+            seed: seed of the inputs.
 
         Raises:
             NotGraded: there is no sandbox.
-            MemoryError: what it sent is more than the judge can hold.
+            MemoryError: the worker sent more than the judge can hold.
         """
         try:
             return self._judge(exercise, seed)
@@ -209,7 +209,7 @@ class Session:
 
 
 def not_found(exercise: Exercise) -> Verdict:
-    """The verdict on an answer that is not there, and where it was looked for."""
+    """The verdict on a missing answer; the finding says where it was looked for."""
     call = f'check("{exercise.name}", {exercise.answer})'
     why = f"there is no answer: neither {call} nor anything called {exercise.answer}"
     return Verdict(exercise.name, "not found", 0, exercise.points, (why,))

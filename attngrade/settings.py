@@ -1,4 +1,4 @@
-"""How a class is graded: what all who grade must agree on."""
+"""How a class is graded: the settings that all workers share."""
 
 import hashlib
 import hmac
@@ -16,11 +16,11 @@ SHORTEST_SECRET = 16
 
 
 class NoSandbox(Exception):
-    """A sandbox was demanded and there is none; the message says why."""
+    """A sandbox was demanded and cannot be had; the message says why."""
 
 
 class Stopped(Exception):
-    """The run cannot go on; the message says what to do. What was graded is kept."""
+    """The run cannot go on; the message says what to do. Finished results are kept."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Settings:
     """How to grade.
 
     Args:
-        secret: what the inputs are drawn from.
-        seconds: of each cell, and of each exercise.
-        memory: MiB that a student's notebooks may use.
-        chapters: only these; all if empty.
-        sandbox: refuse to run anything without one.
+        secret: the seed of all inputs.
+        seconds: time limit of each cell, and of each exercise.
+        memory: memory limit of a student's notebooks, in MiB.
+        chapters: the chapters to grade; all if empty.
+        sandbox: True refuses to run anything without a sandbox.
         course: `fingerprint` of the course that grades.
-        bubblewrap: False does without.
+        bubblewrap: False leaves bubblewrap out.
     """
 
     secret: bytes = field(repr=False)
@@ -47,18 +47,18 @@ class Settings:
 
     @property
     def limits(self) -> Limits:
-        """Of one sandbox."""
+        """The limits of one sandbox."""
         return Limits(self.memory * MIB)
 
     @property
-    def mark(self) -> str:
+    def cache_key(self) -> str:
         """Cache key: equal keys give equal scores. It does not reveal the secret."""
         matter = f"{self.seconds} {self.memory} {self.chapters} {self.course}"
         return hmac.digest(self.secret, matter.encode(), hashlib.sha256).hex()
 
 
 def sources() -> dict[str, Path]:
-    """The files that decide about points, by their names: definitions, exercises with their data, the grader."""
+    """The files that decide about points, by name: definitions, exercises with their data, the grader."""
     course = Path(grading.__file__).parents[1]
     folders = course / "spec", course / "grading", Path(__file__).parent
     return {
@@ -71,10 +71,10 @@ def sources() -> dict[str, Path]:
 
 @cache
 def fingerprint() -> str:
-    """The version of the course, and a digest of all that grades and of all that is installed.
+    """The version of the course, with a digest of `sources` and of all installed packages.
 
-    An edited exercise or definition has the class graded again, and so has another package. What cannot be
-    judged on this machine stands in it, so that all machines leave out the same.
+    An edited exercise or definition, or another package, has the class graded again. Exercises that this
+    machine cannot judge are named in the fingerprint, so all machines leave out the same ones.
     """
     installed = sorted({f"{x.name} {x.version}" for x in importlib.metadata.distributions()})
     digest = hashlib.sha256("\n".join(installed).encode())
@@ -86,10 +86,10 @@ def fingerprint() -> str:
 
 
 def secret_in(path: Path) -> bytes:
-    """The secret in this file, which is made if it is not there: of random bytes, for its owner only.
+    """The secret in a file; a missing file is made, of random bytes, readable by its owner alone.
 
     Raises:
-        ValueError: what is there is too short to be a secret.
+        ValueError: the file is too short for a secret.
     """
     if not path.exists():
         part = path.with_name(f".{path.name}.part")

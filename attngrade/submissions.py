@@ -1,4 +1,4 @@
-"""What students hand in, found in a folder. Its bytes are read and nothing is done with them."""
+"""Submissions in a folder: found and read as bytes, not interpreted."""
 
 import hashlib
 import os
@@ -15,14 +15,14 @@ _EXPECTED = "expected one notebook a student (anna.ipynb) or one folder a studen
 
 
 def handed_in(folder: Path, *own: Path) -> list[tuple[str, Path]]:
-    """The student and the path of everything that was handed in, sorted; what is our ``own`` is left out.
+    """Pairs of student and path for everything handed in, sorted; ``own`` paths are left out.
 
-    ``anna.ipynb`` is anna's, and so is every notebook in the folder ``anna``. What is no notebook is
-    listed too, so that it gets its row; beside a notebook in a student's folder it is not. Hidden
-    files are left out. Links are listed and not followed.
+    ``anna.ipynb`` is anna's, and so is every notebook in the folder ``anna``. Other files are listed, too,
+    so that their student gets a row, unless they lie beside a notebook in a student's folder. Hidden files
+    are left out. Links are listed and not followed.
 
     Raises:
-        ValueError: there is no such folder, nothing in it, or it is where our results would go.
+        ValueError: the folder is missing or empty, or results would go there.
     """
     ours = set()
     for place in (Path.resolve, os.path.abspath):
@@ -41,11 +41,11 @@ def handed_in(folder: Path, *own: Path) -> list[tuple[str, Path]]:
 
 
 def contents(path: Path, root: Path) -> File:
-    """The bytes of a file, or a sentence that says why they cannot be had.
+    """A file with its bytes, or with a sentence on why they cannot be read.
 
     Args:
-        path: of the file, below ``root``.
-        root: the folder of all submissions; a link on the way from it to the file is not followed.
+        path: path of the file, below ``root``.
+        root: the folder of all submissions; links between ``root`` and the file are not followed.
     """
     name = path.relative_to(root).as_posix()
     try:
@@ -59,7 +59,7 @@ def contents(path: Path, root: Path) -> File:
 
 
 def alike(handed_in: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """A note for each file that another student handed in as well, white space apart; by name of the file.
+    """By file name, a note for each file that another student handed in as well, white space apart.
 
     Args:
         handed_in: triples of student, name of the file, and `Notebook.likeness`.
@@ -80,7 +80,7 @@ def alike(handed_in: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 
 
 def shown(name: str | Path) -> str:
-    """A file name as text that can be written anywhere, whatever bytes it has."""
+    """A file name as text that can be encoded, whatever bytes it has."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 
@@ -103,7 +103,7 @@ def _all_in(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """All files of one student, and the folders that cannot be read: trying again will say why."""
+    """All files of one student, and the folders that cannot be read, so that reading them reports the error."""
     folders = [folder]
     while folders:
         inside = folders.pop()
@@ -125,9 +125,9 @@ def _bytes_of(path: Path, root: Path) -> bytes:
     for part in (path, *path.parents[: len(path.relative_to(root).parts) - 1]):
         if part.is_symlink():
             raise ValueError(f"{shown(part.name)} is a link, and links are not followed.")
-    status = path.lstat()  # before it is opened: opening a device or a pipe may do something
+    status = path.lstat()  # before opening: to open a device or a pipe may have effects
     if stat.S_ISDIR(status.st_mode):
-        os.listdir(path)  # raises if it may not be read
+        os.listdir(path)  # raises if the folder may not be read
         raise ValueError("The folder has no file in it that can be graded.")
     if not stat.S_ISREG(status.st_mode):
         raise ValueError("It is a pipe, a socket or a device and was not opened; expected a file.")

@@ -1,4 +1,4 @@
-"""A class in one table: a row a student, whatever number of files each of them handed in."""
+"""A class as one table: a row for each student, however many files were handed in."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,24 +13,24 @@ NOT_GRADED = "not graded"
 
 @dataclass(frozen=True)
 class Run:
-    """How the class was graded; ``seed_mark`` is a fingerprint of the secret, never the secret itself.
+    """How the class was graded; ``seed_fingerprint`` identifies the secret without revealing it.
 
-    ``protections`` are pairs of a name and ``"in force"``, or why it was not; ``problems`` are whole
-    sentences on what went wrong besides the submissions.
+    ``protections`` are pairs of a name and ``"in force"`` or the reason why not; ``problems`` are whole
+    sentences on failures outside the submissions.
     """
 
     official: bool
     protections: tuple[tuple[str, str], ...] = ()
     problems: tuple[str, ...] = ()
-    seed_mark: str = ""
+    seed_fingerprint: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One student: the verdict that counts for each exercise, and what is to be said about the files.
+    """One student: the verdict that counts for each exercise, and remarks on the files.
 
-    The student reads ``problems``, the teacher the ``notes`` besides. Where something is ``complete=False``,
-    the grader failed on a part of it, so that there is no total yet.
+    ``problems`` are for the student, ``notes`` for the teacher alone. Where ``complete`` is False, the grader
+    failed on a part, so there is no total yet.
     """
 
     student: str
@@ -42,18 +42,18 @@ class Row:
 
     @property
     def points(self) -> int:
-        """Earned so far; final where the row is complete."""
+        """Points earned so far; final where the row is complete."""
         return sum(v.points for v in self.verdicts.values())
 
     @property
     def open(self) -> int:
-        """Points of what is not graded: neither won nor lost."""
+        """Points of exercises that are not graded: neither won nor lost."""
         return sum(v.out_of for v in self.verdicts.values() if v.status == NOT_GRADED)
 
 
 @dataclass(frozen=True)
 class Table:
-    """The class, sorted by student; ``exercises`` are those of all chapters that anyone handed in."""
+    """The class, sorted by student; ``exercises`` are those of every chapter that was handed in."""
 
     run: Run
     exercises: tuple[Exercise, ...]
@@ -65,10 +65,10 @@ class Table:
 
 
 def tabulate(results: Iterable[Result], run: Run) -> Table:
-    """A row for each result; the order in which they come makes no difference.
+    """A row for each result, in whatever order the results come.
 
     Raises:
-        KeyError: a verdict is of an exercise that the course does not have.
+        KeyError: a verdict names an exercise that the course does not have.
     """
     rows = tuple(map(_row, sorted(results, key=lambda r: (r.student.casefold(), r.student))))
     chapters = {chapter_of(name) for row in rows for name in row.verdicts}
@@ -83,7 +83,7 @@ def _row(result: Result) -> Row:
         for verdict in one.verdicts:
             sources.setdefault(chapter_of(verdict.name), {})[one.file] = None
             counted[verdict.name] = max(counted.get(verdict.name, verdict), verdict, key=_worth)
-    # Several files: say of which one a sentence speaks.
+    # With several files, each sentence names its file.
     where = "{}: {}" if len(files) > 1 else "{1}"
     problems = [where.format(one.file, text) for one in files for text in one.problems]
     problems += [
@@ -102,5 +102,5 @@ def _row(result: Result) -> Row:
 
 
 def _worth(verdict: Verdict) -> tuple[int, bool, bool]:
-    # what the grader could not judge might be right, so it is worth more than a wrong answer
+    # an answer that the grader could not judge might be right: worth more than a wrong one
     return verdict.points, verdict.status == NOT_GRADED, verdict.status != "not attempted"

@@ -1,1 +1,1 @@
-"""The far side of grading: the worker that runs the code of a submission, and the way to it."""
+"""The sandbox: the worker that runs the code of a submission, and the connection to it."""

@@ -1,4 +1,4 @@
-"""The command line of bubblewrap: what a submission sees of the machine."""
+"""The command line of bubblewrap: the files and devices that a submission can see."""
 
 import os
 import shutil
@@ -10,15 +10,17 @@ from attngrade.sandbox.confine import NOBODY
 from attngrade.sandbox.course import binds
 
 SYSTEM = "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache"
-PARTS = "bin", "lib", "lib64", "pyvenv.cfg"  # of an environment of Python
+PARTS = "bin", "lib", "lib64", "pyvenv.cfg"  # of a Python environment
 NAMESPACES = "ipc", "pid", "net", "uts"
 
 
 def command(files: int, is_root: bool, info: int) -> list[str]:
-    """Bubblewrap: Python and the few files of the course to read, ``files`` bytes of /tmp to write.
+    """The start of a command in bubblewrap: Python and a few files of the course to read, /tmp to write.
 
     Args:
-        info: the descriptor on which it says which process it has started.
+        files: size of /tmp in bytes.
+        is_root: True if this process runs as root.
+        info: descriptor on which bubblewrap reports the process that it has started.
     """
     options = [f"--unshare-{x}" for x in NAMESPACES]
     if not is_root:
@@ -50,7 +52,7 @@ def command(files: int, is_root: bool, info: int) -> list[str]:
 
 
 def visible() -> list[Path]:
-    """What Python and its libraries are made of; parents before children."""
+    """The paths of Python and its libraries; parents before children."""
     python = [Path(prefix, part) for prefix in (sys.base_prefix, sys.prefix) for part in PARTS]
     found = {x for x in [*map(Path, SYSTEM), *python] if os.path.lexists(x)}
     inside = {x for x in found if any(p in found and not p.is_symlink() for p in x.parents)}
@@ -61,7 +63,7 @@ def refuse_private(*paths: Path) -> None:
     """Make sure that submissions cannot see these paths.
 
     Raises:
-        ValueError: one of them lies in a folder that every sandbox shows.
+        ValueError: a path lies in a folder that every sandbox shows.
     """
     for path in paths:
         for shown in visible():

@@ -1,4 +1,4 @@
-"""Calls across processes: many in one question, or one by one, with gradients that flow back."""
+"""Calls across processes: many in one message, or one by one with gradients that flow back."""
 
 import hashlib
 import warnings
@@ -17,32 +17,32 @@ from attngrade.sandbox.peer import Far, Peer, described, opened, raised, reply_o
 from attngrade.sandbox.values import bounded
 from attngrade.sandbox.wire import expect
 
-MOST_GRAPHS, MOST_GRAPH_BYTES = 256, 2**28  # kept for gradients; older ones are forgotten
+MOST_GRAPHS, MOST_GRAPH_BYTES = 256, 2**28  # kept for gradients; older graphs are dropped
 MOST_WARNINGS = 3
 
 
 class StandIn(Far, RemoteAnswer):
-    """Stands for a function: calling it calls the other side, gradients included."""
+    """Proxy of a function on the other side; gradients flow through its calls."""
 
     def __call__(self, *args, **kwargs):
         return call(self.peer, self.far_id, args, kwargs)
 
     def results(self, calls: list[Question]) -> list[Callable[[], Outcome]]:
-        """Many calls in one message; the other side computes the gradients, too."""
+        """The outcomes of many calls, asked for in one message; gradients are computed on the other side."""
         asked = [[list(x.args), x.kwargs, x.gradients] for x in calls]
         replies = self.peer.ask("each", self.far_id, asked)
         expect(isinstance(replies, list) and len(replies) == len(calls))
         return [partial(outcome, *x) for x in zip(replies, calls, strict=True)]
 
     def allocations(self, *args: Any) -> Allocations:
-        """What its call makes on its way, as the other side says."""
+        """Sizes of the tensors that a call creates, as reported by the other side."""
         return allocations(self.peer, self.far_id, args)
 
     def within(self, most_bytes: int, *args: Any) -> Any:
-        """Its result, if it takes no more memory than this beyond its arguments.
+        """The result of a call that is limited to ``most_bytes`` beyond its arguments.
 
         Raises:
-            Exception: it takes more.
+            Exception: the call exceeds the limit.
         """
         self.peer.ask("hold", list(args))
         held = sum(x.nbytes for x in tensors_in(args))
@@ -51,14 +51,14 @@ class StandIn(Far, RemoteAnswer):
 
 
 def allocations(peer: Peer, far_id: int, args: tuple) -> Allocations:
-    """What a call makes on its way, as the other side says."""
+    """Sizes of the tensors that a call creates, as reported by the other side."""
     told = peer.ask("measure", far_id, list(args))
     expect(isinstance(told, tuple) and [type(x) for x in told] == [int, int, str, int])
     return Allocations(*told)
 
 
 def outcome(reply: Any, question: Question) -> Outcome:
-    """What the other side says of a call, or the error that it raised; `Lost` if that cannot be."""
+    """The reported outcome of a call; raises the error of the call, or `Lost` for an impossible report."""
     told = opened(reply)
     expect(isinstance(told, tuple) and len(told) == 3)
     output, gradients, changed = told
@@ -77,10 +77,10 @@ def outcome(reply: Any, question: Question) -> Outcome:
 def call(peer: Peer, far_id: int, args: tuple, kwargs: dict, state: dict | None = None) -> Any:
     """Call an object of the other side.
 
-    Arguments that it changes are changed here, and gradients of the result flow back to ``args`` and
-    to the parameters of ``state``, which is lent to a layer.
+    Arguments that the call changes are changed here, too. Gradients of the result flow back to ``args`` and
+    to the parameters in ``state``, which is lent to a layer.
     """
-    # Whatever is random over there follows what was seeded here, and does not tell what it was.
+    # Random numbers of the other side follow the seed of this side and do not reveal it.
     drawn = int(torch.randint(2**62, ())).to_bytes(8)
     seed = int.from_bytes(hashlib.sha256(drawn).digest()[:7])
     told = peer.ask("call", far_id, list(args), kwargs, state, torch.is_grad_enabled(), seed)
@@ -103,7 +103,7 @@ def call(peer: Peer, far_id: int, args: tuple, kwargs: dict, state: dict | None 
 
 
 class Attached(torch.autograd.Function):
-    """Results of the other side, tied to the inputs here; the gradient is asked for over there."""
+    """Ties results of the other side to inputs of this side; backward asks the other side for gradients."""
 
     @staticmethod
     def forward(ctx, peer, number, outputs, *inputs):
@@ -122,11 +122,11 @@ class Attached(torch.autograd.Function):
 
 
 class Calls:
-    """Serves calls of our own objects, and keeps some of their graphs for the gradients.
+    """Serves calls of this side's objects, and keeps their latest graphs for gradients.
 
     Args:
-        objects: those that the other side may call, by their numbers.
-        lends: the other side may put numbers into our layers, and seeds what is random here.
+        objects: returns the objects that the other side may call, by number.
+        lends: True lets the other side lend parameters to our layers and seed our random numbers.
     """
 
     def __init__(self, objects: Callable[[], list], lends: bool = False):
@@ -135,21 +135,21 @@ class Calls:
         self.begin()
 
     def begin(self) -> None:
-        """Forget all graphs, and what is held; give layers back the numbers that they had before they were lent others."""
+        """Drop all graphs and held arguments; restore the layers that were lent other parameters."""
         for layer, state in self.own.values():
-            with suppress(Exception):  # it has other parts by now
+            with suppress(Exception):  # the layer has other parts by now
                 lend(layer, state)
         self.own = {}
         self.graphs: dict[int, tuple[list[Tensor], list[Tensor], int]] = {}
         self.made, self.held = 0, []
 
     def call(self, far_id: int, args: list, kwargs: dict, state: Any, grad: bool, seed: int):
-        """The result, the number of its graph, changed arguments by their places, warnings."""
+        """The result, the number of its graph, changed arguments by index, warnings."""
         answer = self.objects()[far_id]
         if self.lends:
             torch.default_generator.manual_seed(seed)
         stored = self.lend(answer, state) if state and self.lends else []
-        # as for a judge in this process: the function gets no leaf, so it may change its input in place
+        # As for a judge in this process: the function gets no leaf, so it may change its input in place.
         args, kwargs = tree_map_only(Tensor, no_leaf, (args, kwargs))
         given = tensors_in((*args, *kwargs.values()))
         inputs = [x for x in (*given, *stored) if x.requires_grad]
@@ -165,7 +165,7 @@ class Calls:
         return result, self.keep(tensors(result), inputs), changed, said
 
     def lend(self, layer: nn.Module, state: dict) -> list[Tensor]:
-        """Put numbers into a layer, and remember its own: another exercise may ask for the same layer."""
+        """Lend numbers to a layer and keep its own: another exercise may ask for the same layer."""
         if id(layer) not in self.own:
             own = state_of(layer)
             for part in ("parameters", "buffers"):
@@ -174,7 +174,7 @@ class Calls:
         return lend(layer, state)
 
     def keep(self, outputs: list[Tensor], inputs: list[Tensor]) -> int:
-        """The number under which `vjp` finds a graph, until there are too many later ones."""
+        """Keep a graph for `vjp` until there are too many later ones; returns its number."""
         size = sum(x.untyped_storage().nbytes() for x in (*outputs, *inputs))
         self.made += 1
         self.graphs[self.made] = outputs, inputs, size
@@ -183,11 +183,11 @@ class Calls:
         return self.made
 
     def kept_bytes(self) -> int:
-        """Of all graphs."""
+        """Size of all graphs."""
         return sum(size for *_, size in self.graphs.values())
 
     def vjp(self, number: int, grads: list) -> list:
-        """Gradients of the inputs of a call; None where none arrives."""
+        """Gradients of the inputs of a call; None where no gradient arrives."""
         if number not in self.graphs:
             raise RuntimeError("the graph of this call is gone; there were too many others since")
         outputs, inputs, _ = self.graphs[number]
@@ -200,7 +200,7 @@ class Calls:
         return list(torch.autograd.grad(made, inputs, grads, **options))
 
     def each(self, far_id: int, asked: list[list]) -> list[list]:
-        """What calls gave, one after the other, or what they raised."""
+        """The reply to each call, in order: an outcome or an error."""
         return [reply_of(self.look, far_id, *what) for what in asked]
 
     def look(self, far_id: int, args: list, kwargs: dict, gradients: bool) -> tuple:
@@ -211,7 +211,7 @@ class Calls:
         return bounded(output), found, changed
 
     def measure(self, far_id: int, args: list) -> tuple:
-        """What a call makes on its way."""
+        """Sizes of the tensors that a call creates."""
         return tuple(made_by(self.objects()[far_id], *args))
 
     def hold(self, args: list) -> None:
@@ -219,14 +219,14 @@ class Calls:
         self.held = args
 
     def call_held(self, far_id: int) -> Any:
-        """The result for the arguments that are held."""
+        """The result of a call with the held arguments."""
         held, self.held = self.held, []
         with torch.no_grad():
             return bounded(self.objects()[far_id](*held))
 
 
 def state_of(module: nn.Module) -> dict[str, dict]:
-    """What a layer stores, and in which mode each of its parts is."""
+    """Parameters, buffers and training modes of a layer, by name."""
     return {
         "parameters": dict(module.named_parameters()),
         "buffers": dict(module.named_buffers()),
@@ -235,8 +235,8 @@ def state_of(module: nn.Module) -> dict[str, dict]:
 
 
 def lend(module: nn.Module, state: dict) -> list[Tensor]:
-    """Put what `state_of` says into a layer; returns its parameters."""
-    # by these names alone: a scripted layer has no `get_parameter`
+    """Put a state of `state_of` into a layer; returns its parameters."""
+    # looked up in dictionaries: a scripted layer has no `get_parameter`
     parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
     for name, value in state["parameters"].items():
         parameters[name].data = value.detach()
@@ -249,12 +249,12 @@ def lend(module: nn.Module, state: dict) -> list[Tensor]:
 
 @torch.enable_grad()
 def no_leaf(x: Tensor) -> Tensor:
-    """Equal numbers; gradients flow back to ``x``."""
+    """A non-leaf copy of ``x``: may be changed in place, gradients reach ``x``."""
     return x * 1 if x.requires_grad else x
 
 
 def tensors(x: Any) -> list[Tensor]:
-    """All tensors of a result, in order."""
+    """All tensors in a result, in order."""
     if isinstance(x, Tensor):
         return [x]
     if isinstance(x, dict):

@@ -1,4 +1,4 @@
-"""The few files of the course that a worker needs; no answer is in them, and they are shown one by one."""
+"""The few files of the course that a worker sees, one by one; none holds an answer."""
 
 from importlib.util import cache_from_source, find_spec
 from pathlib import Path
@@ -8,7 +8,7 @@ GRADING = (
     Path(find_spec("attncourse").origin).parent / "grading"
 )  # found, not imported: torch is slow
 PLACE = "/course"
-EMPTY = HERE / "__init__.py"  # nothing but a sentence
+EMPTY = HERE / "__init__.py"  # a docstring and no code
 FILES = {
     "attncourse/__init__.py": EMPTY,
     "attncourse/grading/__init__.py": HERE / "stub.py",
@@ -23,7 +23,7 @@ for _name in _SIDE.split():
 
 
 def binds() -> list[str]:
-    """The options of bubblewrap that show these files, and what is compiled of them, at `PLACE`."""
+    """The options of bubblewrap that show these files and their bytecode at `PLACE`."""
     options = []
     for name, source in FILES.items():
         real, shown = str(source), f"{PLACE}/{name}"
@@ -33,5 +33,5 @@ def binds() -> list[str]:
 
 
 def roots() -> list[str]:
-    """Where the packages themselves lie, for a worker that runs without a sandbox."""
+    """The folders of the packages, for a worker without a sandbox."""
     return [str(HERE.parents[1]), str(GRADING.parents[1])]

@@ -1,4 +1,4 @@
-"""How much a student's code may use: of each process by the kernel, of all together by a cgroup."""
+"""Limits on a student's code: for each process by the kernel, for all together by a cgroup."""
 
 import os
 import subprocess
@@ -10,20 +10,20 @@ from pathlib import Path
 ROOT = Path("/sys/fs/cgroup")
 MIB = 2**20
 IN_FORCE = "in force"
-SHARED = 256  # processes, where others may have the same user; a cgroup counts ours alone
-# the limit of the memory and what is used, as version 2 calls them, and as version 1 does
+SHARED = 256  # processes of a user id that others may share; a cgroup counts ours alone
+# files with the memory limit and the usage: version 2 of cgroups, and version 1
 MEMORY = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the code of one student may use.
+    """The limits of one student's code.
 
     Args:
-        memory: bytes of address space of each process; of all together a GiB more, which libraries share.
+        memory: bytes of address space of each process; all together may use a GiB more, for shared libraries.
         cpu: seconds of processor time of each process.
         processes: processes and threads at a time.
-        files: bytes in each of its folders, and in one file.
+        files: bytes of each writable folder, and of one file.
         message: bytes of one message to the judge.
     """
 
@@ -34,7 +34,7 @@ class Limits:
     message: int = 256 * MIB
 
     def of_a_process(self, is_alone: bool) -> dict[str, int]:
-        """As the kernel names them; ``is_alone`` where it counts the processes of the sandbox alone."""
+        """The limits under the kernel's names; ``is_alone`` where it counts the processes of the sandbox alone."""
         processes = self.processes if is_alone else SHARED
         limits = {"AS": self.memory, "DATA": self.memory, "CPU": self.cpu, "NPROC": processes}
         return limits | {"FSIZE": self.files, "NOFILE": 128, "MSGQUEUE": 0, "CORE": 0}
@@ -43,8 +43,8 @@ class Limits:
 class Group:
     """A cgroup for one sandbox: a scope of systemd, else folders of our own, else none.
 
-    ``enter`` is the start of a command that runs in it. ``state`` is "in force", or why it is not; it is
-    known when `find` has looked at a process in it.
+    ``enter`` is the start of a command that runs in the cgroup. ``state`` is "in force", or why not; it is
+    set by `find`, which looks at a process inside.
     """
 
     def __init__(self, limits: Limits):
@@ -72,7 +72,7 @@ class Group:
         file.write_text(str(most))
 
     def find(self, pid: int) -> None:
-        """Look where a process has come to, and whether its memory is bounded there."""
+        """Find the cgroup of a process, and whether its memory is limited there."""
         if self.enter:
             self.state = "its limits do not hold here"
             with suppress(OSError, ValueError):
@@ -81,14 +81,14 @@ class Group:
                     self.state = IN_FORCE
 
     def allow(self, more: int | None) -> None:
-        """From now on so many bytes more than are used now; None for as many as at first."""
+        """Set the limit to current usage + ``more`` bytes; None restores the initial limit."""
         if self.state == IN_FORCE:
             most = self.memory if more is None else int(self.used.read_text()) + more
-            with suppress(OSError):  # a scope that is not lent to this user
+            with suppress(OSError):  # a scope that this user may not change
                 self.limit.write_text(str(min(most, self.memory)))
 
     def close(self) -> None:
-        """Remove what we have made; its processes have ended."""
+        """Remove our cgroups; their processes have ended."""
         while self.folders:
             with suppress(OSError):
                 self.folders.pop().rmdir()
@@ -96,7 +96,7 @@ class Group:
 
 @cache
 def scopes() -> list[str]:
-    """The command that starts another in a scope of systemd, if that works here."""
+    """The start of a command in a scope of systemd; empty where that does not work."""
     if not Path("/run/systemd/system").is_dir():
         return []
     command = ["systemd-run", "--scope", "--quiet", "--collect"]
@@ -109,7 +109,7 @@ def scopes() -> list[str]:
 
 
 def memory_of(folder: Path) -> list[Path]:
-    """Of a cgroup the file with the limit of its memory, and that with what is used."""
+    """The files with the memory limit and the memory usage of a cgroup."""
     return [folder / name for name in MEMORY[not (folder / MEMORY[0][0]).exists()]]
 
 
@@ -122,10 +122,10 @@ def sweep(parent: Path) -> None:
 
 
 def folder_of(pid: str, controller: str) -> Path:
-    """The cgroup of a process: of one controller, or of all in version 2.
+    """The cgroup of a process: of one controller in version 1, of all in version 2.
 
     Raises:
-        OSError: there is none.
+        OSError: the process has no such cgroup.
     """
     unified = (ROOT / "cgroup.controllers").exists()
     for line in Path("/proc", pid, "cgroup").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""What a notebook finds besides Python: `get_ipython` and `display`, as far as a grader needs them."""
+"""`get_ipython` and `display` for notebooks, as far as a grader needs them."""
 
 import builtins
 import re
@@ -11,17 +11,17 @@ OPTIONS = re.compile(r"(-[a-zA-Z]\s*(\d+\s+)?\s*)+")  # -n 10 -r3 -o
 
 
 class Shell:
-    """What `get_ipython()` returns: magics that time a statement run it, once, and all else does nothing.
+    """The object of `get_ipython()`: magics that time a statement run it once, all others do nothing.
 
     Args:
-        execute: runs source in the notebook.
+        execute: runs source code in the notebook.
     """
 
     def __init__(self, execute: Callable[[str], Any]):
         self.run_cell, self.config = execute, {}
 
     def run_line_magic(self, name: str, line: str, *rest: Any) -> Any:
-        """``%time y = f(x)``"""
+        """The value of a timed statement, as of ``%time y = f(x)``; None for other magics."""
         if name not in ("time", "timeit", "prun"):
             return None
         start = time.perf_counter()
@@ -31,7 +31,7 @@ class Shell:
         return timed if name == "timeit" else value
 
     def getoutput(self, *rest: Any, **options: Any) -> list[str]:
-        """``lines = !command`` is not run."""
+        """No output: ``lines = !command`` is not run."""
         return []
 
     def __getattr__(self, name: str) -> Callable:
@@ -39,11 +39,11 @@ class Shell:
 
 
 def nothing(*rest: Any, **options: Any) -> None:
-    """Does nothing."""
+    """Do nothing."""
 
 
 def install(execute: Callable[[str], Any]) -> None:
-    """Make them known to every module, as IPython does."""
+    """Make both known to every module, as IPython does."""
     shell = Shell(execute)
     builtins.get_ipython = lambda: shell
     builtins.display = nothing

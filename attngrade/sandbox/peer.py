@@ -1,7 +1,7 @@
 """Two processes that call each other's functions: arguments, results and gradients travel, code does not.
 
-Both sides run this file. The grader's side drives a judge with stand-ins for the answer. The side of
-the submission has stand-ins, too, where an exercise hands it a function.
+Both sides run this file. On the grader's side a judge calls proxies of the answer. The submission's side has
+proxies, too, where an exercise hands over a function.
 """
 
 import builtins
@@ -21,11 +21,11 @@ class Peer:
     """One side of a conversation.
 
     Args:
-        pipe: the way to the other side.
-        owner: the letter of this side, ``"g"`` for the grader and ``"w"`` for the worker.
-        serve: ``{"call": function}``: what the other side may ask for, by name.
-        stand_in: makes a stand-in of the description of a function, class or object over there.
-        limited: ``with limited(bytes, of_arguments)`` bounds the memory of the other side.
+        pipe: connection to the other side.
+        owner: letter of this side, ``"g"`` for the grader and ``"w"`` for the worker.
+        serve: ``{"call": function}``: the functions that the other side may ask for, by name.
+        stand_in: makes a proxy from the description of a function, class or object.
+        limited: ``with limited(bytes, of_arguments)`` limits the memory of the other side.
     """
 
     def __init__(self, pipe: Pipe, owner: str, serve: dict, stand_in: Callable, limited=None):
@@ -34,7 +34,7 @@ class Peer:
         self.begin()
 
     def begin(self) -> None:
-        """Forget the objects of before; count anew what the other side sends."""
+        """Drop all known objects; restart the counts of the other side's messages."""
         self.objects: list[Any] = []
         self.stand_ins: dict[int, Any] = {}
         self.memory: Memory | None = None
@@ -43,24 +43,24 @@ class Peer:
             self.pipe.left = MOST_BYTES
 
     def remember(self) -> None:
-        """From now on memory keeps its identity over many messages.
+        """Keep the identity of memory over many messages.
 
-        What one side writes into a tensor that both have seen, the other sees after the next message.
+        From now on, changes to a tensor that both sides know reach the other side with the next message.
         """
         self.memory = Memory(self.owner)
 
     def ask(self, what: str, *args: Any) -> Any:
-        """Have the other side do something, and serve it until it has.
+        """The other side's reply to a question; its own questions are served meanwhile.
 
         Raises:
-            Exception: what was raised over there, as the nearest kind that Python knows.
-            Lost: the other side is gone or talks nonsense.
+            Exception: the error raised by the other side, as the nearest built-in class.
+            Lost: the other side is gone or breaks the protocol.
         """
         self._send(["ask", what, list(args)])
         return opened(self.listen())
 
     def listen(self) -> list:
-        """Serve the other side until it sends something else than a question."""
+        """Serve the other side's questions until another message comes; returns that message."""
         while True:
             message = self._receive()
             if message[0] != "ask":
@@ -103,7 +103,7 @@ class Peer:
         return {"object": described}
 
     def resolve(self, x: dict) -> Any:
-        """Our own object, or the stand-in of one over there."""
+        """This side's own object, or a proxy of the other side's."""
         if "yours" in x:
             return self.objects[x["yours"]]
         number = x["mine"]
@@ -115,7 +115,7 @@ class Peer:
 
 
 class Far:
-    """Stands for an object of the other side; its attributes are asked for."""
+    """Proxy of an object; attributes are fetched from the other side."""
 
     def __init__(self, peer: Peer, far_id: int):
         self.peer, self.far_id = peer, far_id
@@ -130,7 +130,7 @@ class Far:
 
 
 def checked(message: Any) -> list:
-    """The message, if it is one; else `Lost`."""
+    """The message, if it is well formed; else raises `Lost`."""
     match message:
         case ["ask", str(), list()] | ["reply", _] | ["raised", str(), str(), bool()]:
             return message
@@ -138,7 +138,7 @@ def checked(message: Any) -> list:
 
 
 def reply_of(function: Callable, *args: Any) -> list:
-    """The message that says what a call gave, or what it raised."""
+    """A message with the result of a call, or with the error that it raised."""
     try:
         return ["reply", function(*args)]
     except Lost:
@@ -148,7 +148,7 @@ def reply_of(function: Callable, *args: Any) -> list:
 
 
 def opened(message: Any) -> Any:
-    """What a message of `reply_of` says; raises what was raised."""
+    """The result in a message of `reply_of`; raises the error in it."""
     kind, *rest = checked(message)
     if kind == "raised":
         raise raised(*rest)
@@ -157,21 +157,21 @@ def opened(message: Any) -> Any:
 
 
 def described(error: BaseException) -> list:
-    """The nearest kind that Python knows, what it says, and whether it was raised bare."""
+    """The nearest built-in class of an error, its message, and whether it was raised without arguments."""
     kind = next(c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins")
     try:
         return [kind, str(error)[:MOST_TEXT], not error.args]
-    except Exception:  # an error that cannot say what it is
+    except Exception:  # its __str__ raises
         return [kind, type(error).__name__[:MOST_TEXT], False]
 
 
 def raised(kind: str, message: str, bare: bool) -> Exception:
-    """The error of the other side, made here: a subclass of its kind that says what it said."""
+    """Rebuild the remote exception: a local subclass of the same built-in, with its message."""
     base, message = getattr(builtins, kind, None), without_addresses(message)
     known = isinstance(base, type) and issubclass(base, Exception | SystemExit)
     if not known or issubclass(base, ExceptionGroup):
         base = RuntimeError
-    # made without __init__: some kinds want arguments of their own
+    # made without __init__, as some classes require other arguments
     error = base.__new__(type(named(kind), (base,), {"__str__": lambda self: message}))
     error.args = () if bare else (message,)
     return error

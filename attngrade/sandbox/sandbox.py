@@ -1,4 +1,4 @@
-"""One worker behind as many walls as this machine can build, for one student; then it is thrown away."""
+"""One worker for one student, behind as many protections as this machine offers."""
 
 import json
 import os
@@ -22,8 +22,8 @@ from attngrade.sandbox.limits import IN_FORCE, MIB, Group, Limits
 from attngrade.sandbox.wire import Lost, Pipe
 
 READY_SECONDS = 120
-OVERHEAD = 32 * MIB  # of a limited call: tables of pages, and pages that are copied on a write
-MOST_ROUNDS = 100  # of killing what starts itself again
+OVERHEAD = 32 * MIB  # of a limited call: page tables, and pages that are copied on a write
+MOST_ROUNDS = 100  # of killing processes that start others
 START = (
     "import sys; sys.path[:0] = sys.argv[4:]; "
     "from attngrade.sandbox import confine; confine.main(*sys.argv[1:4])"
@@ -40,8 +40,8 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "OMP_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",  # sets print in the same order in every run
-    "TRITON_INTERPRET": "1",  # there is no card; torch imports Triton before a notebook can say so
-    # Freed memory goes back to the kernel, and threads reserve none: what is counted is what is used.
+    "TRITON_INTERPRET": "1",  # there is no GPU, and torch imports Triton before a notebook can set this
+    # Freed memory goes back to the kernel and threads reserve none, so the count is the usage.
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(4 * MIB),
     "MALLOC_TRIM_THRESHOLD_": str(4 * MIB),
@@ -54,17 +54,17 @@ class Sandbox:
     """A worker for one student. A context manager; entering it waits until the worker is ready.
 
     Args:
-        limits: of all that runs in it.
-        bubblewrap: False leaves it out; so does a machine on which it may not run.
+        limits: the limits of the student's code.
+        bubblewrap: False leaves bubblewrap out, as does a machine on which it may not run.
 
     Attributes:
-        pipe: the way to the worker.
-        official: True when nothing of the machine can be seen or reached from a submission.
-        filtered: whether the worker's system calls are filtered.
-        protections: pairs of what protects and "in force", or why it is not.
+        pipe: connection to the worker.
+        official: True if a submission can see and reach nothing of the machine.
+        filtered: True if the worker's system calls are filtered.
+        protections: pairs of a protection and "in force", or why not.
 
     Raises:
-        NotGraded: on entering, when it does not start; the worker has met no cell yet.
+        NotGraded: on entering, if the worker does not start; no cell has run yet.
     """
 
     def __init__(self, limits: Limits, bubblewrap: bool = True):
@@ -88,7 +88,7 @@ class Sandbox:
         try:
             self._start()
         except NotGraded as error:
-            # what this user may never do, unlike what has failed this time
+            # only what this user may never do is worth a start without bubblewrap
             if not str(error).startswith("bwrap: ") or "ermi" not in str(error):
                 raise
             self.why_not = f"it may not run here: {error}"
@@ -99,13 +99,13 @@ class Sandbox:
         self.close()
 
     def close(self) -> None:
-        """End the worker and all that it has started."""
+        """End the worker and all processes that it has started."""
         if self.process is None:
             return
         with suppress(psutil.Error, AttributeError):
             for process in [] if self.official else self.worker.children(recursive=True):
                 process.kill()
-            self.first.kill()  # of its namespace: all others end with it
+            self.first.kill()  # the first of its namespace: all others end with it
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
@@ -117,14 +117,15 @@ class Sandbox:
 
     @contextmanager
     def limited(self, more: int) -> Iterator[int]:
-        """The worker gets only so many bytes of memory more, and no other process or file.
+        """Limit the worker to ``more`` bytes of memory, without new processes or files.
 
-        Yields: how many bytes it can write to beyond those that it had when it was ready.
+        Yields: the bytes of writable address space beyond those of the fresh worker.
 
-        Without a filter it could lift its limit: then it is for good, and the sandbox is closed after it.
+        Without a filter of system calls the worker could lift its limit. So the limit is then permanent, and the
+        sandbox is closed afterwards.
 
         Raises:
-            Lost: it cannot be limited.
+            Lost: the worker cannot be limited.
         """
         try:
             try:
@@ -139,7 +140,7 @@ class Sandbox:
     def _bound(self, more: int) -> None:
         memory = self.worker.memory_info()
         self._set(NPROC=0, FSIZE=0, AS=memory.vms + more, DATA=memory.data + more)
-        for _ in range(MOST_ROUNDS):  # their memory would not be counted
+        for _ in range(MOST_ROUNDS):  # the memory of other processes would not be counted
             others = {*self.first.children(recursive=True)} - {self.worker}
             running = [x for x in others if killed(x)]
             if not running:
@@ -155,7 +156,7 @@ class Sandbox:
         return None
 
     def _set(self, **soft: int) -> None:
-        """Set limits of the worker; the kernel lets its own user do that, but not every root."""
+        """Set limits of the worker, as its own user, whom the kernel allows this, unlike some roots."""
         most = {x: min(soft[x], self.kernel[x]) for x in soft}
         hard = self.kernel if self.filtered else most
         bounds = [f"--{x.lower()}={most[x]}:{hard[x]}" for x in soft]
@@ -203,15 +204,15 @@ class Sandbox:
                 os.close(told)
 
     def _meet(self, told: int) -> None:
-        """Learn which process is the worker, and wait until it is ready."""
+        """Find the worker's process, and wait until it is ready."""
         pid = self.process.pid
         if self.official:
             with open(told, closefd=False) as info:
                 pid = json.load(info)["child-pid"]
         self.first = psutil.Process(pid)
         ready, _ = self.pipe.receive()
-        # As root, a process of bubblewrap is the first: the kernel lets root, which has no rights left there,
-        # end it with its parent, but nobody's processes only through it.
+        # As root, the first process is bubblewrap's own: the kernel ends it with its parent, as root without
+        # rights may end it, and the worker, which runs as nobody, ends with it.
         self.worker = self.first.children()[0] if self.official and self.is_root else self.first
         self.filtered = ready["filter"]
         self.group.find(self.worker.pid)
@@ -227,7 +228,7 @@ class Sandbox:
 
 
 def killed(process: psutil.Process) -> bool:
-    """Kill it, with all its threads; whether there was more of it than what its parent has not asked for."""
+    """Kill the process; True if it was alive (not a zombie)."""
     with suppress(psutil.NoSuchProcess):
         process.kill()
         return process.status() != psutil.STATUS_ZOMBIE

@@ -1,7 +1,7 @@
-"""What a judge holds in its hands instead of the answer of a submission.
+"""Local proxies for functions, classes and layers that live in the sandboxed worker.
 
-A function is a `StandIn`. A class, a layer and an object stand here as what judges use of them: layers
-are real `torch.nn.Module`s whose numbers live here and whose `forward` runs over there.
+A function is a `StandIn`. A layer is a real `torch.nn.Module` with local parameters, whose `forward` runs in the
+worker.
 """
 
 from typing import Any
@@ -16,18 +16,18 @@ from attngrade.sandbox.takes import signature_of
 from attngrade.sandbox.values import named
 from attngrade.sandbox.wire import expect
 
-STATE = {"parameters": Tensor, "buffers": Tensor, "training": bool}  # of a layer, each by its name
+STATE = {"parameters": Tensor, "buffers": Tensor, "training": bool}  # of a layer, by name
 
 
 class FarClass(type):
-    """A class of the submission: calling it makes an object over there."""
+    """Proxy of a class; a call makes an object in the worker."""
 
     def __call__(cls, *args, **kwargs):
         return call(cls.peer, cls.far_id, args, kwargs)
 
 
 class FarModule(nn.Module, RemoteLayer):
-    """A layer of the submission: parameters, buffers and modes are here, `forward` is over there."""
+    """Proxy of a layer: parameters, buffers and modes are local, `forward` runs in the worker."""
 
     def __init__(self, peer: Peer, far_id: int):
         super().__init__()
@@ -50,12 +50,12 @@ class FarModule(nn.Module, RemoteLayer):
         return call(self.peer, self.far_id, args, kwargs, state_of(self))
 
     def allocations(self, *args) -> Allocations:
-        """What `forward` makes on its way with the numbers of its last call, as the other side says."""
+        """Sizes of the tensors that `forward` creates with the parameters of its last call, as the worker reports."""
         return allocations(self.peer, self.far_id, args)
 
 
 def put(layer: nn.Module, how: str, name: str, x: Any) -> None:
-    """Register it at ``a.b.c``."""
+    """Register ``x`` under a dotted name such as ``a.b.c``."""
     owner, _, last = name.rpartition(".")
     getattr(layer.get_submodule(owner), how)(last, x)
 
@@ -64,7 +64,7 @@ KINDS = {"function": StandIn, "class": FarClass, "module": FarModule, "object": 
 
 
 def stand_in(peer: Peer, described: dict) -> Any:
-    """The stand-in of an object that the submission has described; `Lost` if none is like this."""
+    """The proxy of an object, from its description; `Lost` if the description is impossible."""
     kind, name, number = described.get("kind"), described.get("type"), described["mine"]
     known = isinstance(name, str) and kind in KINDS
     expect(known, "it described an object of no known kind")
@@ -75,5 +75,5 @@ def stand_in(peer: Peer, described: dict) -> Any:
     made = type(named(name), (KINDS[kind],), own)
     try:
         return made(peer, number)
-    except Exception:  # a layer that was never initialised: here it is none, either
+    except Exception:  # a layer that was never initialised; neither is its proxy
         return made.__new__(made)

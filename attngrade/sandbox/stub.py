@@ -1,4 +1,4 @@
-"""What `attncourse.grading` is to a submission that is graded: `check` only takes the answer."""
+"""`attncourse.grading` as a submission sees it in the sandbox: `check` only keeps the answer."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ _answers: dict[str, Any] = {}
 
 
 def check(name: str, answer: Any) -> None:
-    """Keep the answer; it is judged when all cells have run."""
+    """Keep the answer, which is judged after all cells have run."""
     _answers[name] = answer
 
 
 def hint(*rest: Any, **options: Any) -> None:
-    """Nothing: nobody reads it."""
+    """Do nothing: output of a submission is not read."""
 
 
 status = hint

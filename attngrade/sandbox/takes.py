@@ -1,6 +1,6 @@
-"""Which arguments a function of the other side takes, so that a wrong number of them is told in words.
+"""Signatures of the other side's functions, so that a wrong number of arguments is reported in words.
 
-It is what the other side says of itself: who lies is not called, or is called and fails.
+The other side reports its own signatures. A false one does no harm: the function is not called, or the call fails.
 """
 
 import inspect
@@ -11,7 +11,7 @@ MOST_ARGUMENTS, MOST_NAME = 30, 60
 
 
 class Default:
-    """Stands for a default value, and prints as it does."""
+    """Placeholder for a default value, with the same repr."""
 
     def __init__(self, text: str):
         self.text = text
@@ -21,26 +21,26 @@ class Default:
 
 
 def arguments_of(function: Callable) -> list | None:
-    """Name, kind and default of each argument, as a message holds them; None where nobody can tell."""
+    """Name, kind and default of each parameter, as part of a message; None where there is no signature."""
     try:
         found = list(inspect.signature(function).parameters.values())[: MOST_ARGUMENTS + 1]
         return [[x.name[:MOST_NAME], int(x.kind), default_of(x)] for x in found]
-    except (Exception, SystemExit):  # it has no signature, or one of its own making
+    except (Exception, SystemExit):  # no signature, or a broken one
         return None
 
 
 def default_of(x: inspect.Parameter) -> str | None:
-    """How the default prints; None where there is none."""
+    """The repr of a default; None where there is no default."""
     if x.default is x.empty:
         return None
     try:
         return repr(x.default)[:MOST_NAME]
-    except (Exception, SystemExit):  # whatever its __repr__ does
+    except (Exception, SystemExit):  # its __repr__ may do anything
         return "..."
 
 
 def signature_of(told: Any) -> inspect.Signature | None:
-    """The signature that the other side describes; None if there can be no such one."""
+    """The signature in a description; None if the description is impossible."""
     if not isinstance(told, list) or len(told) > MOST_ARGUMENTS:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Values as trees for JSON, and back: what a message can hold, and how much of it.
+"""Values as trees for JSON, and back.
 
-A tensor is a place in memory that both sides know: views, strides and shared memory survive. What comes from a
-submission is bounded before it is used: kinds, depth, number of nodes, length of texts, bits of numbers.
+A tensor refers to memory that both sides know, so views, strides and shared memory survive. Trees from a
+submission are checked before use: kinds, depth, number of nodes, length of texts, bits of numbers.
 """
 
 import math
@@ -17,11 +17,11 @@ from torch import Tensor
 
 from attngrade.sandbox.wire import Lost, expect
 
-# Of one message: a view of stride 0 is small on the wire and large when it is used.
+# Of one message. Numbers are limited, too: a view of stride 0 is small on the wire and large in use.
 MOST_NODES, MOST_NUMBERS = 60_000, 2**25
 MOST_DEPTH, MOST_TEXT, MOST_BITS = 16, 1000, 1024
-MOST_RESULT, MOST_RESULT_DEPTH = 5_000, 8  # of what one call returns: nodes
-MOST_KEPT = 2**28  # bytes of memory that is known over many messages
+MOST_RESULT, MOST_RESULT_DEPTH = 5_000, 8  # nodes and depth of the result of one call
+MOST_KEPT = 2**28  # bytes of memory known over many messages
 LONG = "a result that is nested too deeply or too long"
 
 KINDS = "float64 float32 float16 bfloat16 complex64 complex128 bool uint8 int8 int16 int32 int64"
@@ -29,7 +29,7 @@ DTYPES = {name: getattr(torch, name) for name in KINDS.split()}
 
 
 class Opaque:
-    """Something that does not travel: its kind is that of its class, and how it prints."""
+    """Placeholder for an object that does not travel: a class of the same name, with the same repr."""
 
     def __init__(self, text: str):
         self.text = text
@@ -39,27 +39,27 @@ class Opaque:
 
 
 def opaque(kind: str, text: str) -> Opaque:
-    """An `Opaque` whose class is called as the class of what it stands for."""
+    """An `Opaque` whose class has this name."""
     return type(named(kind), (Opaque,), {})(without_addresses(text))
 
 
 def named(kind: str) -> str:
-    """The name of a class, from a text that may be anything."""
+    """A valid class name from untrusted text."""
     return kind[:60] if kind[:60].isidentifier() else "object"
 
 
 def without_addresses(text: str) -> str:
-    """The text without addresses of memory, which differ from run to run."""
+    """The text without memory addresses, which differ from run to run."""
     return re.sub(r"0x[0-9a-fA-F]{6,}", "0x...", text[:MOST_TEXT])
 
 
 def bounded(x: Any) -> Any:
-    """The value, or what stands for one that is too deep or too long for a message."""
+    """The value, or an `Opaque` for one that is too deep or too long for a message."""
     return x if nodes(x) <= MOST_RESULT else opaque(type(x).__name__, LONG)
 
 
 def nodes(x: Any, depth: int = 0) -> float:
-    """How many nodes the tree of a value has."""
+    """The number of nodes in the tree of a value."""
     if not isinstance(x, tuple | list | dict):
         return 1
     if depth == MOST_RESULT_DEPTH or len(x) > MOST_RESULT:
@@ -69,10 +69,9 @@ def nodes(x: Any, depth: int = 0) -> float:
 
 @dataclass
 class Memory:
-    """The memory that both sides know, by name; its names begin with the letter of its owner.
+    """The memory that both sides know, by names that begin with the letter of the owner.
 
-    A new one knows nothing. One that is kept makes later messages update the tensors of earlier ones,
-    as if both sides looked at the same memory.
+    Within one `Memory`, later messages update the tensors of earlier ones, as if both sides shared memory.
     """
 
     owner: str
@@ -80,17 +79,17 @@ class Memory:
     names: dict[int, str] = field(default_factory=dict)
 
     def name(self, x: Tensor) -> str:
-        """The name of the memory under ``x``; it is kept alive, so that its address stays its own."""
+        """The name of the storage of ``x``, which is kept alive so that its address stays unique."""
         address = x.untyped_storage().data_ptr()
         if address not in self.names or not address:
             name = f"{self.owner}{len(self.known)}"
-            # a tensor over all bytes that shares the memory
+            # a tensor over all bytes of the storage
             self.known[name] = torch.empty(0, dtype=torch.uint8).set_(x.untyped_storage())
             self.names[address] = name
         return self.names[address]
 
     def update(self, arrived: dict[str, Tensor]) -> None:
-        """Take over what the other side says of its memory and of ours."""
+        """Add the other side's new memory, and apply its changes to known memory."""
         for name, content in arrived.items():
             mine = self.known.get(name)
             if mine is None:
@@ -106,8 +105,8 @@ class Packer:
     """Turns values into a tree for one message, and trees into values.
 
     Args:
-        memory: what both sides know; its owner is ``"g"`` where what arrives must be bounded.
-        export: describes an object that stays here.
+        memory: the memory that both sides know; on the side of its owner ``"g"``, arriving values are checked.
+        export: describes an object that stays on this side.
         resolve: turns such a description into a stand-in, or into our own object.
     """
 
@@ -122,7 +121,7 @@ class Packer:
         if x is None or type(x) in (bool, float):
             return x
         if isinstance(x, str):
-            # cells are long, answers not
+            # cells are long, answers are not
             return str.__str__(x) if self.wary else str.__str__(x)[:MOST_TEXT]
         if isinstance(x, Tensor):
             return self._tensor(x)
@@ -167,7 +166,7 @@ class Packer:
         return {"tensor": [self.memory.name(x), dtype, *place, needs]}
 
     def unpack(self, tree: Any, depth: int = 0) -> Any:
-        """The value of a tree; `Lost` if no honest side packs such a tree."""
+        """The value of a tree; `Lost` for a tree that `pack` never makes."""
         self.nodes += 1
         fits = self.nodes <= MOST_NODES and depth <= MOST_DEPTH
         expect(fits or not self.wary, "it sent a value that is nested too deeply or too long")

@@ -1,7 +1,7 @@
-"""Messages on a socket: numbers and text, never code, and none of them larger than was allowed.
+"""Messages on a socket: numbers and text, never code, limited in size.
 
-A message is the length of its header (8 bytes), the header, and memory. The header is JSON: a tree, as
-`attngrade.sandbox.values` makes it, and the names and lengths in bytes of the memory that the tree speaks of.
+A message is the length of its header (8 bytes), the header, and memory. The header is JSON: a tree of
+`attngrade.sandbox.values`, and the names and sizes in bytes of the memory that the tree refers to.
 """
 
 import json
@@ -15,20 +15,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-MOST_HEADER = 2**22  # bytes of JSON: small on the wire, it becomes large when it is read
+MOST_HEADER = 2**22  # bytes of JSON, which is small on the wire and large when parsed
 MOST_MEMORIES = 20_000  # in one message
 MOST_BYTES = 2**30  # of all messages of an exercise
 
 
 class Lost(BaseException):
-    """The other side is gone, too slow, or says what no honest side says.
+    """The other side is gone, too slow, or breaks the protocol.
 
-    Not an `Exception`: a judge takes those for the answer's own.
+    Not an `Exception`: a judge takes those for errors of the answer.
     """
 
 
 def expect(holds: bool, what: str = "what it sent is no message") -> None:
-    """Raise `Lost` unless this holds."""
+    """Raise `Lost` unless the condition holds."""
     if not holds:
         raise Lost(what)
 
@@ -38,10 +38,10 @@ class Pipe:
 
     Args:
         sock: a connected socket.
-        most_bytes: of the memory of one message.
-        most_header: bytes of its header.
+        most_bytes: limit of the memory in one message.
+        most_header: limit of its header, in bytes.
 
-    ``deadline`` is a time of `time.monotonic`; ``left`` is how many bytes may still come.
+    ``deadline`` is a time of `time.monotonic`; ``left`` is the number of bytes that may still come.
     """
 
     def __init__(self, sock: socket.socket, most_bytes: int, most_header: int = MOST_HEADER):
@@ -49,7 +49,7 @@ class Pipe:
         self.deadline = self.left = math.inf
 
     def send(self, body: Any, memory: dict[str, Tensor] | None = None) -> None:
-        """One message: a tree, and tensors of bytes by their names; `Lost` if nobody reads it."""
+        """Send a message: a tree, and tensors of bytes by name; `Lost` if the other side does not read it."""
         memory = memory or {}
         sizes = [[name, x.numel()] for name, x in memory.items()]
         header = json.dumps([body, sizes]).encode()
@@ -58,7 +58,7 @@ class Pipe:
             self._in_time(self.sock.sendall, memoryview(x.numpy()))
 
     def receive(self) -> tuple[Any, dict[str, Tensor]]:
-        """The next message: its tree, and the memory it speaks of; `Lost` if it is late, too long or none."""
+        """The next message: its tree and its memory; `Lost` if it is late, too long or malformed."""
         (length,) = struct.unpack("<Q", self._read(bytearray(8)))
         self._count(length, self.most_header)
         header = self._read(bytearray(length))
@@ -66,7 +66,7 @@ class Pipe:
             body, sizes = json.loads(header)
             names = [str(name) for name, _ in sizes]
             sizes = [size for _, size in sizes]
-        except Exception as error:  # whatever is wrong with it, nested too deeply included
+        except Exception as error:  # malformed in any way, too deep nesting included
             raise Lost(f"what it sent is no message ({type(error).__name__})") from None
         expect(all(type(size) is int and size >= 0 for size in sizes))
         expect(len(sizes) <= MOST_MEMORIES and len(set(names)) == len(names))

@@ -1,6 +1,6 @@
-"""The side of the submission: runs its cells, finds its answers, and calls them when asked.
+"""The worker: runs the cells of a submission, finds its answers, and calls them when asked.
 
-It knows no right answer. Whatever it says of itself is only what the submission wants to be said.
+The worker has no right answers. Its reports are not trusted: a submission can forge them all.
 """
 
 import ast
@@ -33,7 +33,7 @@ MOST_HEADER = 2**28  # bytes: cells may be long, and the grader is trusted
 
 
 class Worker:
-    """Serves the notebooks of one student; ``answers`` is what they hand to `check`, by exercise."""
+    """Serves the notebooks of one student; ``answers`` are those given to `check`, by exercise."""
 
     def __init__(self, pipe: Pipe, answers: dict[str, Any]):
         self.answers = answers
@@ -43,12 +43,12 @@ class Worker:
         served |= {x.__name__: x for x in (self.run, self.begin, self.fresh, self.module, self.get)}
         self.peer = Peer(pipe, "w", served, lambda peer, x: StandIn(peer, x["mine"]))
         self.exercise, self.warnings = ExitStack(), ExitStack()
-        gc.freeze()  # so that later collections look at what notebooks made
+        gc.freeze()  # so that later collections visit objects of notebooks only
         self.paths, self.folder, self.environment = list(sys.path), os.getcwd(), dict(os.environ)
         self.fresh()
 
     def fresh(self) -> None:
-        """As if no notebook had run: only modules that were imported are still there."""
+        """Reset the process as if no notebook had run; only imported modules remain."""
         self.exercise.close()
         self.warnings.close()
         self.warnings.enter_context(warnings.catch_warnings())
@@ -70,7 +70,7 @@ class Worker:
         self.execute(source, f"<{title}>")
 
     def execute(self, source: str, file: str = "<magic>") -> Any:
-        """Run source in the notebook; `await` is allowed everywhere. The value, if it is one expression."""
+        """Run source code in the notebook, with top-level `await`; returns the value of a single expression."""
         linecache.cache[file] = len(source), None, source.splitlines(True), file
         tree = ast.parse(source, file)
         alone = len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr)
@@ -81,12 +81,12 @@ class Worker:
         return asyncio.run(value) if code.co_flags & inspect.CO_COROUTINE else value
 
     def begin(self, name: str, variable: str) -> tuple[bool, bool, Any]:
-        """Get ready for an exercise: is there an answer, does it keep tensors, and the answer."""
+        """Prepare an exercise; returns whether there is an answer, whether it keeps tensors, and the answer."""
         self.exercise.close()
         self.exercise.enter_context(torch_defaults())
         found = name in self.answers or variable in vars(self.main)
         answer = self.answers[name] if name in self.answers else vars(self.main).get(variable)
-        # An object that keeps tensors is judged by what happens to them later.
+        # An object that keeps tensors is judged by later changes to them.
         keeps = isinstance(answer, type) and not issubclass(answer, nn.Module)
         self.peer.begin()
         if keeps:
@@ -95,7 +95,7 @@ class Worker:
         return found, keeps, answer
 
     def module(self, far_id: int) -> dict:
-        """What a layer holds."""
+        """The state of a layer."""
         return state_of(self.peer.objects[far_id])
 
     def get(self, far_id: int, name: str) -> Any:
@@ -104,7 +104,7 @@ class Worker:
 
 
 def reset() -> None:
-    """What notebooks set for a whole process, as it is at the start."""
+    """Restore the process-wide settings that notebooks may change."""
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)
     torch.set_grad_enabled(True)
@@ -122,7 +122,7 @@ def reset() -> None:
 
 
 def listening() -> dict[str, Any]:
-    """What `check` is given from now on, by exercise: where the course itself is imported, it takes no answers."""
+    """The answers given to `check`, by exercise; replaces `check` where the course itself was imported."""
     if not hasattr(grading, "_answers"):
         from attngrade.sandbox import stub
 
@@ -132,14 +132,14 @@ def listening() -> dict[str, Any]:
 
 
 def main(descriptor: int, most_bytes: int, filtered: bool) -> None:
-    """Serve a student until the judge has enough.
+    """Serve one student until the judge closes the connection.
 
     Args:
-        descriptor: of a connected socket.
-        most_bytes: of one message.
-        filtered: whether system calls are filtered; the first thing that is said.
+        descriptor: descriptor of a connected socket.
+        most_bytes: limit of one message.
+        filtered: True if system calls are filtered; sent in the first message.
     """
-    sys.tracebacklimit = 0  # nobody reads one here, and torch.manual_seed formats three
+    sys.tracebacklimit = 0  # tracebacks are not read, and torch.manual_seed formats three
     pipe = Pipe(socket.socket(fileno=descriptor), most_bytes, MOST_HEADER)
     try:
         worker = Worker(pipe, listening())

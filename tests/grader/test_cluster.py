@@ -76,7 +76,7 @@ def test_controls_stand_at_the_start_between_and_at_the_end(tmp_path):
         seen.append(order.student)
         return passes(order, settings)
 
-    with Journal(tmp_path, "mark") as journal:
+    with Journal(tmp_path, "key") as journal:
         assert len(list(graded_by(noted, journal))) == 2 * EVERY + 1
         assert journal.unproven == 0
     controls = [k for k, student in enumerate(seen) if student == control().student]
@@ -97,7 +97,7 @@ def test_a_control_that_fails_stops_the_run_and_withdraws_what_is_unproven(tmp_p
         controls.append(order)
         return result if len(controls) < 3 else replace(result, files=())
 
-    with Journal(tmp_path, "mark") as journal:
+    with Journal(tmp_path, "key") as journal:
         with pytest.raises(Stopped, match=r"did not pass: .* does not count"):
             list(graded_by(third_fails, journal))
         # two are graded at once, so up to two of the first fifty may end after the control began
@@ -121,7 +121,7 @@ def test_a_demanded_sandbox_is_looked_for_before_anybody_runs(tmp_path):
         return replace(passes(order, settings), official=False, protections=(("a wall", "gone"),))
 
     demanded = replace(SETTINGS, sandbox=True)
-    with Journal(tmp_path, "mark") as journal, pytest.raises(NoSandbox, match="gone"):
+    with Journal(tmp_path, "key") as journal, pytest.raises(NoSandbox, match="gone"):
         list(graded_by(without, journal, demanded))
 
 
@@ -209,15 +209,15 @@ def test_a_worker_of_dask_grades_and_who_breaks_it_is_not_graded(folder, tmp_pat
     assert kept == {"anna"}, "what failed is tried again by the next run"
 
 
-# What decides about points decides about the mark
+# The cache key
 
 
-def test_the_mark_is_another_for_another_secret_or_setting():
+def test_another_secret_or_setting_has_another_cache_key():
     one = Settings(b"s" * 32, course="1")
-    assert one.mark == replace(one, sandbox=True).mark
+    assert one.cache_key == replace(one, sandbox=True).cache_key
     changes = {"secret": b"t" * 32, "seconds": 60, "memory": 2048, "chapters": ("masks",)}
-    marks = [replace(one, **{key: x}).mark for key, x in (changes | {"course": "2"}).items()]
-    assert len({one.mark, *marks}) == 6
+    keys = [replace(one, **{key: x}).cache_key for key, x in (changes | {"course": "2"}).items()]
+    assert len({one.cache_key, *keys}) == 6
     assert "ssss" not in repr(one)
 
 
