@@ -16,21 +16,45 @@ NEAR = 2e-3
 
 
 @dataclass(frozen=True)
-class Call:
-    """One call of an answer, and of the definition in double precision.
+class Question:
+    """One call that the judge asks for, and the right result, in double precision.
 
     Args:
         label: of the case.
-        given: the arguments, by name.
-        right, seen: results, or the error.
-        changed: the names of tensors that are not what they were.
+        given: the arguments, by name; `named` are passed so.
+        right: the result of the definition, or its error.
     """
 
     label: str
     given: dict[str, Any]
+    named: frozenset[str]
     right: Any
+
+
+@dataclass(frozen=True)
+class Call:
+    """A question and what an answer gives.
+
+    Args:
+        seen: the result, or the error.
+        changed: the names of tensors that are not what they were.
+    """
+
+    question: Question
     seen: Any
     changed: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        return self.question.label
+
+    @property
+    def given(self) -> dict[str, Any]:
+        return self.question.given
+
+    @property
+    def right(self) -> Any:
+        return self.question.right
 
     @property
     def wrong(self) -> bool:
@@ -40,33 +64,56 @@ class Call:
         return not alike(self.right, self.seen)
 
 
-class Evidence:
-    """The calls of an answer on the inputs of a seed; none where the judge does not list cases and a definition.
+class Questions:
+    """What a judge asks on the inputs of a seed; nothing where it does not list cases and a definition.
 
     Args:
         exercise: judged.
-        answer: to observe.
         seed: of `Exercise.grade`.
     """
 
-    def __init__(self, exercise: Any, answer: Callable, seed: int):
+    def __init__(self, exercise: Any, seed: int):
         judge = getattr(exercise.judge, "calls", exercise.judge)
         self.spec, self.cases = getattr(judge, "spec", None), getattr(judge, "cases", None)
         self.names = tuple(getattr(exercise, "results", ()) or getattr(judge, "names", ()))
-        self.exercise, self.answer, self.given = exercise, answer, seed
         self.seed = seed + getattr(grading, "SEEDS", 0)
-        self.known = callable(self.spec) and callable(self.cases)
+        self._gradients: dict[str, dict] = {}
 
-    def of(self, answer: Callable) -> "Evidence":
-        """The same calls of another answer."""
-        return Evidence(self.exercise, answer, self.given)
+    @cached_property
+    def all(self) -> list[Question]:
+        if not callable(self.spec) or not callable(self.cases):
+            return []
+        return [self._asked(case) for case in self.cases(self.seed)]
+
+    def gradients(self, question: Question) -> dict[str, Tensor | None]:
+        """The right gradients, computed once."""
+        if question.label not in self._gradients:
+            self._gradients[question.label] = gradients(
+                self.spec, double(question.given), question.named
+            )
+        return self._gradients[question.label]
+
+    def _asked(self, case: Any) -> Question:
+        names = list(inspect.signature(self.spec).parameters)
+        given = dict(zip(names, case.args, strict=False)) | case.kwargs
+        named = frozenset(case.kwargs)
+        return Question(case.label, given, named, result(self.spec, double(given), named))
+
+
+class Evidence:
+    """What an answer does when it is asked.
+
+    Args:
+        questions: of its judge.
+        answer: to observe.
+    """
+
+    def __init__(self, questions: Questions, answer: Callable):
+        self.questions, self.answer, self.names = questions, answer, questions.names
 
     @cached_property
     def calls(self) -> list[Call]:
-        """Every call, or none where a case has no plain arguments."""
-        if not self.known:
-            return []
-        return [self._called(case) for case in self.cases(self.seed)]
+        return [self._called(question) for question in self.questions.all]
 
     @property
     def wrong(self) -> list[Call]:
@@ -79,30 +126,31 @@ class Evidence:
 
     def again(self, call: Call, **changed: Any) -> tuple[Any, Any]:
         """Right and seen results with some arguments replaced."""
-        given = call.given | changed
-        return result(self.spec, double(given)), result(self.answer, copied(given))
+        given, named = call.given | changed, call.question.named
+        right = result(self.questions.spec, double(given), named)
+        return right, result(self.answer, copied(given), named)
 
-    def gradients(self, call: Call, weight: Callable[[Tensor], Tensor]) -> tuple[dict, dict]:
+    def gradients(self, call: Call) -> tuple[dict, dict]:
         """The gradients of a weighted sum of the results, by the names of the arguments: right and seen."""
-        return tuple(
-            _gradients(f, given, weight)
-            for f, given in ((self.spec, double(call.given)), (self.answer, copied(call.given)))
-        )
+        seen = gradients(self.answer, copied(call.given), call.question.named)
+        return self.questions.gradients(call.question), seen
 
-    def _called(self, case: Any) -> Call:
-        names = list(inspect.signature(self.spec).parameters)
-        given = dict(zip(names, case.args, strict=False)) | case.kwargs
-        mine = copied(given)
-        seen = result(self.answer, mine)
-        changed = [k for k, x in mine.items() if isinstance(x, Tensor) and not _kept(x, given[k])]
-        return Call(case.label, given, result(self.spec, double(given)), seen, tuple(changed))
+    def _called(self, question: Question) -> Call:
+        mine = copied(question.given)
+        seen = result(self.answer, mine, question.named)
+        changed = [
+            k for k, x in mine.items() if isinstance(x, Tensor) and not _kept(x, question.given[k])
+        ]
+        return Call(question, seen, tuple(changed))
 
 
-def result(f: Callable, given: dict[str, Any]) -> Any:
-    """What a call returns, or its error."""
+def result(f: Callable, given: dict[str, Any], named: frozenset[str]) -> Any:
+    """What a call returns, or its error. An answer may call its arguments as it likes: most come by place."""
     try:
-        # By place: an answer may call its arguments as it likes.
-        found = f(*given.values())
+        found = f(
+            *(x for k, x in given.items() if k not in named),
+            **{k: x for k, x in given.items() if k in named},
+        )
     except Exception as error:
         return error
     return tuple(found) if isinstance(found, list) else found
@@ -152,19 +200,21 @@ def _kept(x: Tensor, before: Tensor) -> bool:
     return x.shape == before.shape and torch.equal(x.nan_to_num(), before.nan_to_num())
 
 
-def _gradients(f: Callable, given: dict[str, Any], weight: Callable) -> dict[str, Tensor | None]:
+def gradients(
+    f: Callable, given: dict[str, Any], named: frozenset[str]
+) -> dict[str, Tensor | None]:
+    """The gradients of a weighted sum of the results, by the names of the arguments."""
     leaves = {k: x for k, x in given.items() if isinstance(x, Tensor) and x.is_floating_point()}
     for x in leaves.values():
         x.requires_grad_()
     # Not the leaves themselves, so that an answer may change its inputs in place.
-    found = result(f, {k: x * 1 if k in leaves else x for k, x in given.items()})
+    found = result(f, {k: x * 1 if k in leaves else x for k, x in given.items()}, named)
     outputs = [x for x in parts(found) if isinstance(x, Tensor) and x.requires_grad]
     if isinstance(found, Exception) or not outputs:
         return dict.fromkeys(leaves)
-    total = sum((weight(x).to(x) * x).sum() for x in outputs)
-    return dict(
-        zip(leaves, torch.autograd.grad(total, [*leaves.values()], allow_unused=True), strict=True)
-    )
+    total = sum((places(x).to(x) * x).sum() for x in outputs)
+    found = torch.autograd.grad(total, [*leaves.values()], allow_unused=True)
+    return dict(zip(leaves, found, strict=True))
 
 
 def places(x: Tensor) -> Tensor:

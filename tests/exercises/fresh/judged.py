@@ -10,10 +10,9 @@ from attncourse.grading import load
 from attncourse.grading.check import shown
 from attncourse.grading.isolation import torch_defaults
 from fresh.apart import TooLong, limited
-from fresh.evidence import Evidence
+from fresh.evidence import Evidence, Questions
 from fresh.heard import leading, sentences
 from fresh.mutants import Mutant, drawn
-from fresh.sources import Source
 from fresh.truth import checked
 
 SEEDS = range(3)
@@ -72,7 +71,7 @@ def judged(name: str, count: int, seed: int = 0) -> Judged:
     """Verdicts on so many wrong mutants that show different things; called in a process of its own."""
     warnings.simplefilter("ignore")  # here, too, where tests make errors of them
     torch.use_deterministic_algorithms(True)  # what nobody wrote is NaN, and the same in every run
-    exercise, result, known = load(name), Judged(name), set()
+    exercise, result, known, asked = load(name), Judged(name), set(), {}
     for number, mutant in enumerate(drawn(exercise, seed)):
         if len(result.rows) == count or number == PATIENCE * count:
             break
@@ -92,23 +91,31 @@ def judged(name: str, count: int, seed: int = 0) -> Judged:
         elif verdict.status == "failed" and (verdict.findings, verdict.diagnosis) not in known:
             known.add((verdict.findings, verdict.diagnosis))
             read = shown(verdict)
-            truth = truths(mutant.source, Evidence(exercise, answer, at), read)
+            if at not in asked:
+                asked[at] = questions(exercise, at, mutant.source.answer)
+            truth = truths(asked[at], answer, read)
             result.rows.append(told | {"seed": at, "shown": read, "true": truth})
     return result
 
 
-def truths(source: Source, evidence: Evidence, read: list[str]) -> list[bool | None]:
-    """Of each line: is it true of the mutant? None where nobody can tell.
+def questions(exercise: Any, seed: int, right: Any) -> Questions | None:
+    """What the judge asks; None where it asks something else than its cases, so that a right answer looks wrong."""
+    with torch_defaults():
+        asked = Questions(exercise, seed)
+        return None if Evidence(asked, right).wrong else asked
 
-    Nobody can where the judge asks something else than its cases: then the right answer itself looks wrong.
-    """
+
+def truths(asked: Questions | None, answer: Any, read: list[str]) -> list[bool | None]:
+    """Of each line: is it true of the answer? None where nobody can tell."""
+    unknown = [None] * len(read)
+    if asked is None:
+        return unknown
     try:
         with limited(PATIENCE * SECONDS), torch_defaults():
-            if evidence.of(source.answer).wrong:
-                return [None] * len(read)
+            evidence = Evidence(asked, answer)
             return [checked(line, evidence) for line in read]
     except TooLong:
-        return [None] * len(read)
+        return unknown
 
 
 def defined(mutant: Mutant) -> Any | None:

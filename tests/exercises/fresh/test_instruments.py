@@ -11,7 +11,7 @@ import torch
 from attncourse.grading.exercise import Calls
 from attncourse.grading.observe import Case
 from fresh.apart import Lost, TooLong, apart, limited
-from fresh.evidence import Evidence
+from fresh.evidence import Evidence, Questions
 from fresh.heard import leading, sentences
 from fresh.operators import OPERATORS
 from fresh.truth import checked
@@ -103,7 +103,7 @@ TRUE_AND_FALSE = (  # an answer, what is true of it, and what is not
 @pytest.mark.quick
 @pytest.mark.parametrize(("answer", "true", "false"), TRUE_AND_FALSE)
 def test_truth_is_told_from_what_is_false(answer, true, false):
-    evidence = Evidence(tiny(lambda x: 2 * x, X), answer, 0)
+    evidence = Evidence(Questions(tiny(lambda x: 2 * x, X), 0), answer)
     assert checked(true, evidence) is True
     assert checked(false, evidence) is False
     assert checked("Nobody knows whether this is so.", evidence) is None
@@ -119,7 +119,7 @@ def test_reading_of_keys_is_observed():
     late = partial(attention, mask=lambda s: s.tril(1))
     q = torch.randn(2, 3, 4, 5)
     exercise = tiny(lambda query, key, value: attention(query, key, value), q, q.flip(2), q + 1)
-    evidence = Evidence(exercise, lambda *args: late(*args), 0)
+    evidence = Evidence(Questions(exercise, 0), lambda *args: late(*args))
     assert checked("Of 16 pairs query 1 reads key 2, and should not.", evidence) is True
     assert checked("Of 16 pairs query 1 reads key 3, and should not.", evidence) is False
     assert checked("query 1 does not read key 0, and should.", evidence) is False

@@ -3,12 +3,12 @@
 import re
 
 from fresh.claims import claim
-from fresh.evidence import Evidence, alike, places
+from fresh.evidence import Evidence, alike
 
 
 def _reach(evidence: Evidence, name: str) -> list[tuple[bool, bool]]:
     """In each call: is there a gradient by the definition, and one of the answer?"""
-    both = [evidence.gradients(call, places) for call in evidence.calls]
+    both = [evidence.gradients(call) for call in evidence.calls]
     there = lambda x: x is not None and bool(x.abs().nan_to_num().max() > 1e-7)  # noqa: E731
     return [(there(a.get(name)), there(b.get(name))) for a, b in both if name in a]
 
@@ -22,7 +22,7 @@ def _no_gradient(found, evidence):
 
 @claim(r"the gradient of (\w+) (?:is not|has NaN)")
 def _other_gradient(found, evidence):
-    both = [evidence.gradients(call, places) for call in evidence.calls]
+    both = [evidence.gradients(call) for call in evidence.calls]
     both = [(a[found[1]], b[found[1]]) for a, b in both if a.get(found[1]) is not None]
     return any(b is None or not alike(a, b) for a, b in both) if both else None
 
