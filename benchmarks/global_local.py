@@ -15,15 +15,10 @@ from results import write_table
 from timing import best_seconds
 from torch import nn
 
-from attncourse import (
-    LongformerAttention,
-    SelfAttention,
-    bigbird_attention,
-    bigbird_plan,
-    merge_heads,
-)
+from attncourse import SelfAttention, merge_heads
 from attncourse.lab.memory import peak_bytes
-from attncourse.variants.bigbird import BigBirdPlan
+from attncourse.variants.bigbird import BigBirdPlan, bigbird_attention, bigbird_plan
+from attncourse.variants.longformer import LongformerAttention
 
 WIDTH, HEADS, WINDOW = 256, 4, 256  # of Longformer: 128 neighbours on each side
 BLOCK, RANDOM = 64, 3

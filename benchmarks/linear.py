@@ -19,17 +19,9 @@ from peaks import PASSES, write_peaks
 from results import write_table
 from timing import best_seconds
 
-from attncourse import (
-    GatedDeltaAttention,
-    KVCache,
-    LinearAttention,
-    LinearCache,
-    MultiHeadAttention,
-    decode,
-    delta_rule,
-    linear_attention,
-)
-from attncourse.variants.linear import elu_plus_one
+from attncourse import KVCache, MultiHeadAttention, decode
+from attncourse.variants.delta import GatedDeltaAttention, delta_rule
+from attncourse.variants.linear import LinearAttention, LinearCache, elu_plus_one, linear_attention
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 GROWING = LENGTHS[2:]  # the lengths of which the exponent is taken

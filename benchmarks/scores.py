@@ -14,9 +14,10 @@ from results import write_table
 from timing import best_seconds
 from torch import nn
 
-from attncourse import DisentangledAttention, multi_token_attention, scaled_dot_product_attention
+from attncourse import scaled_dot_product_attention
 from attncourse.lab.memory import peak_bytes
-from attncourse.variants.multi_token import identity_kernel
+from attncourse.variants.disentangled import DisentangledAttention
+from attncourse.variants.multi_token import identity_kernel, multi_token_attention
 
 SPAN, FURTHEST = 256, 512  # of DeBERTa's third version
 KERNEL = (6, 11)  # queries and keys, as in the language models of golovneva2025

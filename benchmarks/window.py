@@ -16,15 +16,9 @@ from peaks import PASSES, write_peaks
 from results import write_table
 from timing import best_seconds
 
-from attncourse import (
-    KVCache,
-    MultiHeadAttention,
-    RollingKVCache,
-    SlidingWindowAttention,
-    decode,
-    masks,
-    sliding_window_attention,
-)
+from attncourse import KVCache, MultiHeadAttention, decode, masks
+from attncourse.variants.rolling import RollingKVCache
+from attncourse.variants.window import SlidingWindowAttention, sliding_window_attention
 
 LEFT = 128  # neighbours before a query; causal
 LENGTHS = (1024, 2048, 4096, 8192, 16384)

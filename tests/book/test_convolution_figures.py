@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from attncourse import convolve
 from attncourse.show import diagrams
+from attncourse.variants.multi_token import convolve
 
 WORDS = ["Alice", "saw", "a", "hat", "."]
 TABLE = torch.tensor([[1.0, 0, 2, 0, 3], [4, 1, 0, 5, 0], [0, 2, 1, 0, 1], [1, 1, 3, 2, 0]])

@@ -164,6 +164,7 @@ def test_public_names_can_be_imported_from_the_top():
         "MultiHeadAttention",
     }
     assert attncourse.__all__ == sorted(attncourse.__all__)
+    assert len(attncourse.__all__) <= 25, "a variant is imported from its file"
     assert all(hasattr(attncourse, name) for name in attncourse.__all__)
 
 

@@ -6,13 +6,15 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from attncourse import KVCache, LinearCache, RollingKVCache, decode, masks
+from attncourse import KVCache, decode, masks
 from attncourse.factory import ATTENTION_TYPES, get_attention
 from attncourse.grading.exercises import CHAPTERS
 from attncourse.lab import race
 from attncourse.lab.choosing import Choice, Question, follow, nodes
 from attncourse.lab.compared import VARIANTS, Size, table
 from attncourse.lab.reach import hops
+from attncourse.variants.linear import LinearCache
+from attncourse.variants.rolling import RollingKVCache
 
 pytestmark = pytest.mark.quick
 SMALL = Size(64, 4, 48, groups=2, window=9, latent=24, rotary=8, span=8, kernel=(3, 5))

@@ -14,8 +14,9 @@ import pytest
 import torch
 from support.mutants.kernels import MUTANTS
 
-from attncourse import flash_attention, spec
+from attncourse import spec
 from attncourse.steps import attention
+from attncourse.variants.flash import flash_attention
 
 if not importlib.util.find_spec("triton") and os.environ.get("CI") != "true":
     pytest.skip("Triton is not installed", allow_module_level=True)

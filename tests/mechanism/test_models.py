@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import Generator
 
-from attncourse import AttentionOnly, Translator
 from attncourse.lab import data, offsets, train
-from attncourse.lab.models import Fetcher
+from attncourse.lab.models import AttentionOnly, Fetcher, Translator
 from attncourse.show.listing import listing
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, nn
 
-from attncourse import GroupedQueryAttention, LatentAttention, MultiQueryAttention, spec
+from attncourse import GroupedQueryAttention, MultiQueryAttention, spec
 from attncourse.lab import data, train
 from attncourse.lab.models import (
     Decoder,
@@ -19,6 +19,7 @@ from attncourse.lab.models import (
     Transformer,
 )
 from attncourse.positions import sinusoidal
+from attncourse.variants.latent import LatentAttention
 
 WIDTH, HEADS, HIDDEN = 6, 3, 10
 PADDING = torch.tensor([[True] * 7, [True] * 4 + [False] * 3])
