@@ -10,6 +10,7 @@ every answer that hears it, so that one explainer helps every exercise:
     relations   how is the result related to the right one: reversed, averaged, twice as large?
     masks       which query reads which key, and should not?
     maps        with the identity as values attention returns its own map: what is wrong with it?
+    probes      which simpler question is the first that is answered wrong?
     counts      by which factor or term is a number off?
     places      which calls, results and places are wrong, and which are right?
 
@@ -28,6 +29,7 @@ from attncourse.grading.explain.masks import wrong_pair
 from attncourse.grading.explain.places import (
     only_call,
     only_loud,
+    some_right,
     wrong_places,
     wrong_property,
     wrong_results,
@@ -72,6 +74,7 @@ ORDER: tuple[Explainer, ...] = (
     not_a_number,
     of_map,
     of_number,
+    some_right,
     missing_step,
     only_loud,
     wrong_results,

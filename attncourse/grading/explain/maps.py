@@ -40,9 +40,9 @@ def _of_returned(asked: Asked, call: Wrong) -> str:
     if len(call.expected) != 2 or not all(plain(x) for x in (*call.expected, *call.seen)):
         return ""
     (right, true), (made, weights) = call.expected, (x.double().cpu() for x in call.seen)
-    rows = true.sum(-1) if true.dim() == right.dim() else torch.zeros(1)
-    if not bool((((rows - 1).abs() < NEAR) | (rows.abs() < NEAR)).all()):
-        return ""  # no weights
+    rows = true.double().sum(-1)
+    if true.dim() < 2 or not bool((((rows - 1).abs() < NEAR) | (rows.abs() < NEAR)).all()):
+        return ""  # no weights, but such as a log-sum-exp
     if same(true, weights):
         return BEHIND
     says = says_of_map(call.label, true, weights, *_asks(asked, call.case))

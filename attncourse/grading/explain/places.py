@@ -9,6 +9,7 @@ from attncourse.grading.axes import words
 from attncourse.grading.compare import ATOL, RTOL, difference, plain, same
 from attncourse.grading.explain.asked import Asked, axis_names, labels, tensors
 from attncourse.grading.explain.relations import one_factor
+from attncourse.grading.explain.steps import missing_step
 
 ONLY_LOUD = (
     "Ordinary scores give the right result, large ones do not. Something depends on their size: an "
@@ -50,6 +51,12 @@ def wrong_results(asked: Asked) -> str:
     good = f"Right in all calls: {' and '.join(right)}. " if right else ""
     bad = [_how_wrong(name, wrong[name], calls, factors[name]) for name in names if wrong[name]]
     return f"{good}Not right: {'; '.join(bad)}."
+
+
+def some_right(asked: Asked) -> str:
+    """Which of several results are right in all calls, and which step of the others is not made."""
+    says = wrong_results(asked)
+    return f"{says} {missing_step(asked)}".strip() if says.startswith("Right") else ""
 
 
 def _how_wrong(name: str, wrong: list, calls: list, factor: float | None) -> str:
