@@ -55,6 +55,8 @@ def wrong_results(asked: Asked) -> str:
 
 def some_right(asked: Asked) -> str:
     """Which of several results are right in all calls, and which step of the others is not made."""
+    if 2 * len(asked.wrong) <= len(asked.calls):
+        return ""
     says = wrong_results(asked)
     return f"{says} {missing_step(asked)}".strip() if says.startswith("Right") else ""
 
