@@ -17,18 +17,18 @@ right("sinusoid", clocks)
 for words, changed in (
     ("The base is made a whole number", {"angle": lambda p, i, d, base: p * int(base) ** (-2 * i / d)}),
     ("-4 c / width", {"angle": lambda p, i, d, base: p * base ** (-2 * i / (d // 2))}),
-    ("rounded to a whole number", {"angle": lambda p, i, d, base: p * base ** -(2 * i // d).float()}),
-    ("to base 2", {"angle": lambda p, i, d, base: p * torch.exp(-2 * i / d * math.log2(base))}),
-    ("to base 10", {"angle": lambda p, i, d, base: p * torch.exp(-2 * i / d * math.log10(base))}),
-    ("The base is e", {"angle": lambda p, i, d, base: p * torch.exp(-2 * i / d)}),
+    ("The exponents of pair 0 are used for all pairs", {"angle": lambda p, i, d, base: p * base ** -(2 * i // d).float()}),
+    ("the speeds of the clocks, the next step, are not", {"angle": lambda p, i, d, base: p * torch.exp(-2 * i / d * math.log2(base))}),
+    ("the speeds of the clocks, the next step, are not", {"angle": lambda p, i, d, base: p * torch.exp(-2 * i / d * math.log10(base))}),
+    ("the speeds of the clocks, the next step, are not", {"angle": lambda p, i, d, base: p * torch.exp(-2 * i / d)}),
     ("counted from the first of them", {"angle": lambda p, i, d, base: (p - p[0]) * base ** (-2 * i / d)}),
-    ("divided by the largest", {"angle": lambda p, i, d, base: p / p.max().clamp(min=1) * base ** (-2 * i / d)}),
-    ("row 1, 2, 3, 4; clock 1, 2, 3", {"angle": lambda p, i, d, base: p ** base ** (-2 * i / d)}),
+    ("the angles, the next step, are not", {"angle": lambda p, i, d, base: p / p.max().clamp(min=1) * base ** (-2 * i / d)}),
+    ("the angles, the next step, are not", {"angle": lambda p, i, d, base: p ** base ** (-2 * i / d)}),
     ("beyond the end of its axis", {"angle": lambda p, i, d, base: (torch.arange(32)[:, None] * base ** (-2 * i / d))[p[:, 0]]}),
-    ("the sines are right", {"join": lambda a: torch.cat([a.sin(), a.tan()], -1)}),
-    ("The cosines have the wrong sign", {"join": lambda a: torch.cat([a.sin(), -a.cos()], -1)}),
-    ("divided by its length", {"join": lambda a: torch.cat([a.sin(), a.cos()], -1) / a.size(1) ** 0.5}),
-    ("in reverse order", {"join": lambda a: torch.cat([a.sin(), a.cos()], -1).flip(0)}),
+    ("The sines are right, the cosines are not", {"join": lambda a: torch.cat([a.sin(), a.tan()], -1)}),
+    ("The sign of the cosines is turned", {"join": lambda a: torch.cat([a.sin(), -a.cos()], -1)}),
+    ("look at what is made of them", {"join": lambda a: torch.cat([a.sin(), a.cos()], -1) / a.size(1) ** 0.5}),
+    ("the opposite order of rows", {"join": lambda a: torch.cat([a.sin(), a.cos()], -1).flip(0)}),
     ("right to about three digits", {"join": lambda a: torch.cat([a.sin(), a.cos()], -1).mul(1000).round() / 1000}),
     ("axes of size 1 are missing", {"join": lambda a: torch.cat([a.sin(), a.cos()], -1).squeeze()}),
     ("this is a list", {"join": lambda a: torch.cat([a.sin(), a.cos()], -1).tolist()}),
@@ -51,23 +51,23 @@ right("t5_bucket", bucket)
 right(
     "t5_bucket", lambda *given: bucket(*given, near=torch.le)
 )  # e itself is bucket e by either rule
-FAR = "of e = 8 and further are wrong"
+FAR = "Only buckets of distances from e to furthest are wrong"
 for words, changed in (
-    ("only this one does not: far distances", {"back": lambda x: x.abs().clamp(max=99)}),
-    ("only this one does not: far distances", {"back": lambda x: x.abs().clamp(max=127)}),
+    ("Only buckets of distances of e and further are wrong, all of them too small", {"back": lambda x: x.abs().clamp(max=99)}),
+    ("Only buckets of distances of e and further are wrong, all of them too small", {"back": lambda x: x.abs().clamp(max=127)}),
     (FAR, {"far": lambda x, e, top: x.log() / math.log(top)}),
     (FAR, {"far": lambda x, e, top: ((x - e) / (top - e)).sqrt()}),
     (FAR, {"span": lambda half, e: half - e - 1}),
     (FAR, {"span": lambda half, e: half - e + 1}),
-    ("steps of `half`", {"span": lambda half, e: half}),
+    ("twice too large", {"span": lambda half, e: half}),
     ("/ instead of //", {"far": lambda x, e, top: (x // e).log() / math.log(top / e)}),
-    ("1 is added before the logarithm", {"far": lambda x, e, top: (x / e).log1p() / math.log1p(top / e)}),
+    ("distance 8 gets bucket 10; it should get 8", {"far": lambda x, e, top: (x / e).log1p() / math.log1p(top / e)}),
     ("different bases", {"far": lambda x, e, top: (x / e).log10() / math.log(top / e)}),
-    ("nearer than e = 8 are wrong; distance 1 gets bucket 8, and should get 1", {"near": lambda x, e: x < 1}),
-    ("only distances below 0 are wrong", {"after": lambda x, half: -half * (x < 0)}),
-    ("shifted by all buckets", {"after": lambda x, half: 2 * half * (x < 0)}),
-    ("only distances of 0 and more are wrong; distance 0 gets bucket 16, and should get 0", {"after": lambda x, half: half * (x >= 0)}),
-    ("use its absolute value", {"back": lambda x: x}),
+    ("nearer than e are wrong, all of them too large", {"near": lambda x, e: x < 1}),
+    ("Only buckets of distances below 0 are wrong, all of them too small", {"after": lambda x, half: -half * (x < 0)}),
+    ("below 0 are wrong, all of them too large", {"after": lambda x, half: 2 * half * (x < 0)}),
+    ("The keys that come after are inverted", {"after": lambda x, half: half * (x >= 0)}),
+    ("distance -45 gets bucket -37; it should get 15", {"back": lambda x: x}),
 ):  # fmt: skip
     wrong("t5_bucket", words, lambda x, b, f, changed=changed: bucket(x, b, f, **changed))
 
@@ -94,20 +94,20 @@ def step(at=places, **options):
 
 right("rotary_step", step())
 for words, answer in (
-    ("The base is made a whole number", lambda q, k, past, base: step()(q, k, past, int(base))),
-    ("is turned as if it stood at 0; it stands at 28", step(lambda p, n: places(p.min().expand_as(p), n))),
-    ("is turned as if it stood at 0; it stands at 28", step(lambda p, n: places(p.sort().values, n))),
-    ("sample 1, head 0, new token 0 is turned as if it stood at 28; it stands at 0", step(lambda p, n: places(p.cumsum(0), n))),
-    ("is turned as if it stood at 1; it stands at 28", step(lambda p, n: places(0 * p + 1, n))),
+    ("instead of 29 times 0.6325 radians", lambda q, k, past, base: step()(q, k, past, int(base))),
+    ("is turned as if it stood at 0; it stands at 5", step(lambda p, n: places(p.min().expand_as(p), n))),
+    ("is turned as if it stood at 0; it stands at 5", step(lambda p, n: places(p.sort().values, n))),
+    ("sample 1, head 0, new token 0 is turned as if it stood at 5; it stands at 0", step(lambda p, n: places(p.cumsum(0), n))),
+    ("is turned as if it stood at 1; it stands at 5", step(lambda p, n: places(0 * p + 1, n))),
     ("turned into degrees", step(lambda p, n: 180 / math.pi * places(p, n))),
     ("multiplied by 2 pi", step(lambda p, n: 2 * math.pi * places(p, n))),
-    ("divided by d / 2", step(power=-4.0)),
+    ("The speeds of the pairs are squared", step(power=-4.0)),
     ("All pairs turn at one speed", step(power=0.0)),
-    ("instead of 28 times 0.04642 radians", step(power=-3.0)),
-    ("The key is turned against the query",
+    ("by 1.153 instead of 5 times 0.3761 radians", step(power=-3.0)),
+    ("of the key of sample 0, head 0, new token 0 is turned as if it stood at -5",
      lambda q, k, p, base: (step()(q, k, p, base)[0], step(lambda p, n: -places(p, n))(q, k, p, base)[1])),
     ("changes its length", lambda q, k, p, base: (step()(q, k, p, base)[0] + q, step()(q, k, p, base)[1])),
-    ("no gradient flows back to key", lambda q, k, p, base: step()(q, k.detach(), p, base)),
+    ("No gradient flows through the keys", lambda q, k, p, base: step()(q, k.detach(), p, base)),
     ("of the query of sample 0, head 1, new token 0 is turned as if it stood at 0",
      lambda q, k, p, base: (torch.cat([step()(q, k, p, base)[0][:, :1], q[:, 1:]], 1), step()(q, k, p, base)[1])),
 ):  # fmt: skip
@@ -127,7 +127,7 @@ for words, answer in (
      lambda t, n, m: bias(t, n, m, lambda x, r: (x + r).clamp(max=2 * r))),
     ("beyond the end of its axis", lambda t, n, m: bias(t, n, m, lambda x, r: (x + r).clamp(min=0))),
     ("get the number for distance -2; their distance is 0", lambda t, n, m: bias(t, n, m, lambda x, r: x.clamp(-2, 2) + 2)),
-    ("-1 times what they should be", lambda t, n, m: -bias(t, n, m)),
+    ("The sign of the numbers of the table is turned", lambda t, n, m: -bias(t, n, m)),
     ("axes of size 1 are missing", lambda t, n, m: bias(t, n, m).squeeze(0)),
     ("which does not stand in the table", lambda t, n, m: bias(t, n, m).tril(m - n)),
     ("(at position 5) and key 0 get the number for distance -3", lambda t, n, m: bias(t, n, m, lambda x, r: (x - 2 * (m - n)).clamp(-r, r) + r)),
@@ -137,8 +137,8 @@ for words, answer in (
 
 CLOSE = "is close, but not right to four decimals"
 for words, numbers in (
-    ("Four decimals", (0.36, 0.02)),
-    ("Four decimals", (0.358, 0.018)),
+    ("not right to four decimals", (0.36, 0.02)),
+    ("not right to four decimals", (0.358, 0.018)),
     (f"Number 1 {CLOSE}", (0.358, 0.0183)),
     (f"Number 1 {CLOSE}", (0.3574, 0.0183)),
     (f"Number 2 {CLOSE}", (0.3575, 0.0182)),
