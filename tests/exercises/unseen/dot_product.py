@@ -36,10 +36,7 @@ def nearest(d, h, least):
     ).float()
 
 
-VANISHED, EQUAL = (
-    "all weights round to 0, and the answer with them",
-    "Far from every key all keys count the same",
-)
+VANISHED = "all weights round to 0, and the answer with them"
 for says, weights in (
     *((VANISHED, lambda d, h, e=e: share(kernel(d, h), e)) for e in (2e-8, 1e-20, 1e-38)),
     *(
@@ -49,24 +46,36 @@ for says, weights in (
     (VANISHED, lambda d, h: share(kernel(d.double(), h), 1e-300).float()),
     ("0 / 0 is NaN", lambda d, h: share(kernel(d.double(), h)).float()),
     *(
-        ("others that are nearly as near", lambda d, h, t=t: nearest(d, h, t))
+        ("only how they compare counts", lambda d, h, t=t: nearest(d, h, t))
         for t in (0.0, 1e-8, 1e-300)
     ),
     (
-        "those far below it vanish",
+        "0 / 0 is NaN",
         lambda d, h: share((d.min() / (2 * h * h) - d / (2 * h * h)).exp()),
     ),
-    (EQUAL, lambda d, h: torch.softmax((-d / (2 * h * h)).clamp(min=-80), 1)),
-    (EQUAL, lambda d, h: torch.softmax((-d / (2 * h * h)).clamp(min=-2e6), 1)),
-    ("its gradient is NaN", lambda d, h: torch.softmax(-(d**0.5).pow(2) / (2 * h * h), 1)),
-    ("(2 sigma)^2", lambda d, h: torch.softmax(-d / (2 * h) ** 2, 1)),
-    ("The power of the bandwidth is wrong", lambda d, h: torch.softmax(-d / (2 * h**3), 1)),
-    ("The bandwidth that is given is not used", lambda d, h: torch.softmax(-d / (2 * 0.7**2), 1)),
-    ("The kernel is not Gaussian", lambda d, h: share(1 / (1 + d / h**2))),
-    ("The softmax runs over the queries", lambda d, h: torch.softmax(-d / (2 * h * h), 0)),
-    ("divided by the number of keys", lambda d, h: kernel(d, h) / d.size(1)),
-    ("argmax, not softmax", lambda d, h: one_hot(d.argmin(1), d.size(1)) + 0.0 * d),
-    ("Two mistakes at once.", lambda d, h: torch.softmax(-d / (2 * h) ** 2, 0)),
+    (
+        "The squared distances are limited",
+        lambda d, h: torch.softmax((-d / (2 * h * h)).clamp(min=-80), 1),
+    ),
+    (
+        "The squared distances are limited",
+        lambda d, h: torch.softmax((-d / (2 * h * h)).clamp(min=-2e6), 1),
+    ),
+    (
+        "the gradient of query has NaN",
+        lambda d, h: torch.softmax(-(d**0.5).pow(2) / (2 * h * h), 1),
+    ),
+    (
+        "The exponents are half as large as they should be",
+        lambda d, h: torch.softmax(-d / (2 * h) ** 2, 1),
+    ),
+    ("1.429 times as large as they should be", lambda d, h: torch.softmax(-d / (2 * h**3), 1)),
+    ("those of other scores", lambda d, h: torch.softmax(-d / (2 * 0.7**2), 1)),
+    ("those of other scores", lambda d, h: share(1 / (1 + d / h**2))),
+    ("The weights are made along the queries", lambda d, h: torch.softmax(-d / (2 * h * h), 0)),
+    ("they should sum to 1", lambda d, h: kernel(d, h) / d.size(1)),
+    ("All weight goes to the nearest key", lambda d, h: one_hot(d.argmin(1), d.size(1)) + 0.0 * d),
+    ("they should sum to 1", lambda d, h: torch.softmax(-d / (2 * h) ** 2, 0)),
     ("rounded", lambda d, h: torch.softmax(-d / (2 * h * h), 1).round(decimals=2)),
 ):
     wrong(KERNEL, says, lambda q, k, v, h, f=weights: f(squares(q, k), h) @ v)
@@ -89,6 +98,9 @@ right(
 wrong(KERNEL, "expected a function, got Tensor; pass the function itself", torch.ones(5, 2))
 
 
+LOUD = "Ordinary scores give the right result, large ones do not"
+
+
 def attention(scale=lambda q, k, v: q.size(-1) ** -0.5, weights=lambda s: s.softmax(-1), answer=lambda o, p: (o, p),
               score=lambda q, k: q @ k.mT, mix=torch.matmul):  # fmt: skip
     def f(query, key, value):
@@ -104,23 +116,23 @@ def shifted(s, by):
 
 for says, steps in (
     ("The scale uses the number of heads", {"scale": lambda q, k, v: q.size(1) ** -0.5}),
-    ("The scale uses the number of samples", {"scale": lambda q, k, v: len(k) ** -0.5}),
+    ("2.345 times as large", {"scale": lambda q, k, v: len(k) ** -0.5}),
     ("head_dim instead of its square root", {"scale": lambda q, k, v: 1 / k.size(3)}),
     ("The scale uses the width of the values", {"scale": lambda q, k, v: v.size(-1) ** -0.5}),
-    ("The scores are divided by 8", {"scale": lambda q, k, v: 0.125}),
+    ("0.4146 times as large", {"scale": lambda q, k, v: 0.125}),
     ("tears its rows apart", {"score": lambda q, k: q @ k.reshape(*k.shape[:2], k.size(3), -1)}),
     ("Two tensors meet whose axes differ in size", {"score": lambda q, k: q @ k.transpose(1, 2)}),
     ("dot products", {"score": lambda q, k: normalize(q, dim=-1) @ normalize(k, dim=-1).mT}),
     ("distances between query and key", {"score": lambda q, k: -torch.cdist(q, k)}),
     ("overflows on large scores", {"weights": lambda s: shifted(s, 0)}),
     (
-        "the exponential still overflows",
+        LOUD,
         {"weights": lambda s: shifted(s, s.mean(-1, keepdim=True))},
     ),
     ("those far below it vanish", {"weights": lambda s: shifted(s, s.amax())}),
-    ("rows far below 0 vanish", {"weights": lambda s: shifted(s, s.amax(-1, keepdim=True).relu())}),
+    (LOUD, {"weights": lambda s: shifted(s, s.amax(-1, keepdim=True).relu())}),
     (
-        "The softmax runs over all scores at once",
+        "they should sum to 1",
         {"weights": lambda s: s.flatten().softmax(0).view_as(s)},
     ),
     ("argmax, not softmax", {"weights": lambda s: one_hot(s.argmax(-1), s.size(-1)).float()}),
@@ -128,21 +140,21 @@ for says, steps in (
         "All visible keys get the same weight",
         {"weights": lambda s: torch.full_like(s, 1 / s.size(-1))},
     ),
-    ("The scores are clamped", {"weights": lambda s: s.clamp(-50, 50).softmax(-1)}),
-    ("The scores are clamped", {"weights": lambda s: s.clamp(max=1e6).softmax(-1)}),
-    ("scores far below and far above zero", {"weights": lambda s: s.clamp(max=3e5).softmax(-1)}),
-    ("scores far below and far above zero", {"weights": lambda s: s.clamp(min=-1e7).softmax(-1)}),
-    ("scores far below and far above zero", {"weights": lambda s: s.clamp(max=1e8).softmax(-1)}),
+    (LOUD, {"weights": lambda s: s.clamp(-50, 50).softmax(-1)}),
+    (LOUD, {"weights": lambda s: s.clamp(max=1e6).softmax(-1)}),
+    (LOUD, {"weights": lambda s: s.clamp(max=3e5).softmax(-1)}),
+    (LOUD, {"weights": lambda s: s.clamp(min=-1e7).softmax(-1)}),
+    (LOUD, {"weights": lambda s: s.clamp(max=1e8).softmax(-1)}),
     ("The weights are transposed", {"mix": lambda p, v: p.mT @ v}),
     ("The weights are right, so the fault lies behind them", {"mix": lambda p, v: p @ v.flip(-2)}),
-    ("detached before the mix", {"mix": lambda p, v: p.detach() @ v}),
+    ("they are detached before the mix", {"mix": lambda p, v: p.detach() @ v}),
     ("The returned weights are detached", {"answer": lambda o, p: (o, p.detach())}),
     ("No gradient flows back", {"answer": lambda o, p: (o.detach(), p.detach())}),
     ("axes of size 1 are", {"answer": lambda o, p: (o, p.squeeze())}),
     ("arrays of numpy", {"answer": lambda o, p: (o.detach().numpy(), p.detach().numpy())}),
-    ("Two mistakes at once", {"scale": lambda *_: 1.0, "weights": lambda s: s.softmax(-2)}),
+    ("they should sum to 1", {"scale": lambda *_: 1.0, "weights": lambda s: s.softmax(-2)}),
     (
-        "Two mistakes at once",
+        "they should sum to 1",
         {"scale": lambda q, k, v: 1 / q.size(-1), "answer": lambda o, p: (p, o)},
     ),
 ):
@@ -158,7 +170,7 @@ right(ATTENTION, attention(score=lambda q, k: (q[..., None, :] * k[:, :, None]).
 right(ATTENTION, attention(weights=lambda s: shifted(s, s.amax(-1, keepdim=True))))
 right(
     ATTENTION,
-    lambda q, k, v: (
+    lambda q, k, v: (  # no style: on values of another length than the keys torch may crash
         fused(q, k, v),
         fused(q, k, torch.eye(k.size(-2)).expand(*k.shape[:2], -1, -1)),
     ),
@@ -181,18 +193,22 @@ for says, weights, mix in (
         lambda p: (p * (1 - p))[:, :, None].expand_as(outer(p)),
     ),
     (
-        "Beside the diagonal the sign is wrong",
+        "Beside the diagonal this is p_i p_j",
         None,
         lambda p: torch.diag_embed(p - 2 * p * p) + outer(p),
     ),
-    ("subtracted twice there", None, lambda p: torch.diag_embed(p - p * p) - outer(p)),
-    ("The diagonal is 0", None, lambda p: (torch.eye(p.size(1)) - 1) * outer(p)),
+    ("on it stands p - 2 p^2", None, lambda p: torch.diag_embed(p - p * p) - outer(p)),
+    (
+        "The diagonal matrices of p are squared",
+        None,
+        lambda p: (torch.eye(p.size(1)) - 1) * outer(p),
+    ),
     ("Only one half is filled", None, lambda p: (torch.diag_embed(p) - outer(p)).tril()),
     ("axes of size 1 are missing", None, lambda p: (torch.diag_embed(p) - outer(p)).squeeze()),
-    ("The scores are clamped", lambda s: s.clamp(max=50).softmax(-1), None),
-    ("The scores are clamped", lambda s: s.clamp(-1e6, 1e6).softmax(-1), None),
-    ("The scores are clamped", lambda s: s.clamp(-2e6, 2e6).softmax(-1), None),
-    ("rows far below 0 vanish", lambda s: shifted(s, s.amax(-1, keepdim=True).relu()), None),
+    ("The scores are limited", lambda s: s.clamp(max=50).softmax(-1), None),
+    (LOUD, lambda s: s.clamp(-1e6, 1e6).softmax(-1), None),
+    (LOUD, lambda s: s.clamp(-2e6, 2e6).softmax(-1), None),
+    (LOUD, lambda s: shifted(s, s.amax(-1, keepdim=True).relu()), None),
     ("The sign of the scores is turned", lambda s: (-s).softmax(-1), None),
 ):
     wrong(
