@@ -3,10 +3,18 @@
 The claims stand in `fresh.claims`; nothing of the explainers is used.
 """
 
-from fresh.claims import CLAIMS, attention, findings, gradients, results
+from fresh.claims import CLAIMS, attention, counts, findings, gradients, places, relations, results
 from fresh.evidence import Evidence
 
-SUBJECTS = attention, findings, gradients, results  # importing them fills the table
+SUBJECTS = (
+    attention,
+    counts,
+    findings,
+    gradients,
+    places,
+    relations,
+    results,
+)  # importing them fills the table
 
 
 def checked(line: str, evidence: Evidence) -> bool | None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fresh.claims import NUMBER, claim, number
 from fresh.claims.results import wrong_pairs
-from fresh.evidence import Evidence, alike, pairs, parts
+from fresh.evidence import Call, Evidence, alike, pairs, parts
 
 
 def _argument(evidence: Evidence, *names: str) -> str:
@@ -24,56 +24,74 @@ def _reads(evidence: Evidence, query: int, key: int, want: bool) -> bool | None:
         inside = [x for x in masks if query < x[0].size(-2) and key < x[0].size(-1)]
         return any(bool(((b == want) & (a != want))[..., query, key].any()) for a, b in inside)
     name = _argument(evidence, "value", "values", "v")
-    if not name:
+    looks = [_looks(evidence, call, name, query, key) for call in evidence.calls] if name else []
+    looks = [both for both in looks if both]
+    return (
+        any(bool(((seen == want) & (right != want)).any()) for right, seen in looks)
+        if looks
+        else None
+    )
+
+
+def _looks(
+    evidence: Evidence, call: Call, name: str, query: int, key: int
+) -> tuple[Tensor, Tensor] | None:
+    """Does the output of the query change with the value of the key, by the definition and in the answer?"""
+    value = call.given[name]
+    if value.dim() < 2 or key >= value.size(-2) or isinstance(call.seen, BaseException):
         return None
-    for call in evidence.calls:
-        value = call.given[name]
-        if value.dim() < 3 or key >= value.size(-2) or isinstance(call.seen, BaseException):
-            continue
-        other = value.clone()
-        other[..., key, :] += 1.0
-        told = []
-        for before, after in zip(
-            (call.right, call.seen), evidence.again(call, **{name: other}), strict=True
-        ):
-            a, b = parts(before)[0], parts(after)[0]
-            if (
-                not isinstance(a, Tensor)
-                or not isinstance(b, Tensor)
-                or a.shape != b.shape
-                or query >= a.size(-2)
-            ):
-                break
-            told.append(not alike(a[..., query, :], b[..., query, :], 1e-6))
-        if told == [not want, want]:
-            return True
-    return False
+    other = value.clone()
+    other[..., key, :] += 1.0
+    moved = []
+    for before, after in zip(
+        (call.right, call.seen), evidence.again(call, **{name: other}), strict=True
+    ):
+        a, b = parts(before)[0], parts(after)[0]
+        tensors = isinstance(a, Tensor) and isinstance(b, Tensor) and a.dim() > 1
+        if not tensors or a.shape != b.shape or query >= a.size(-2):
+            return None
+        moved.append(((b - a).double().abs() > 1e-5).any(-1)[..., query])
+    return tuple(moved) if moved[0].shape == moved[1].shape else None
 
 
-@claim(r"query (\d+) reads key (\d+)")
+@claim(r"query (\d+) (?:reads key|gives key) (\d+)(?!.* no weight)")
 def _too_much(found, evidence):
     return _reads(evidence, int(found[1]), int(found[2]), True)
 
 
-@claim(r"query (\d+) does not read key (\d+)")
+@claim(r"query (\d+) (?:does not read key|gives key) (\d+)(?:$|\W+(?:and should|no weight))")
 def _too_little(found, evidence):
     return _reads(evidence, int(found[1]), int(found[2]), False)
 
 
-@claim(rf"(?:add up to|sum to) {NUMBER}(?:\.|,|$| )")
+@claim(rf"(?:here some add up to|the weights of query (?P<i>\d+) sum to) {NUMBER}(?:\.|,|;|$)")
 def _sums(found, evidence):
-    told, name = number(found[1]), _argument(evidence, "value", "values")
-    if "here some" not in found.string or not name:
-        return None
-    sums = [
-        parts(evidence.again(call, **{name: torch.ones_like(call.given[name])})[1])[0]
-        for call in evidence.calls
+    told, name = number(found[2]), _argument(evidence, "value", "values")
+    sums = [x for call in evidence.calls for x in _sums_of(evidence, call, name)]
+    rows = [
+        x if found["i"] is None else x[..., int(found["i"])] for x in sums if _inside(x, found["i"])
     ]
-    sums = [x for x in sums if isinstance(x, Tensor)]
-    return any(bool(((x - told).abs() <= 0.01 * abs(told) + 1e-3).any()) for x in sums)
+    near = [bool(((x - told).abs() <= 0.01 * abs(told) + 1e-3).any()) for x in rows]
+    return any(near) if near else None
 
 
-@claim(rf"scores (?:that reach the softmax )?are {NUMBER} times what they should be")
+def _sums_of(evidence: Evidence, call: Call, name: str) -> list[Tensor]:
+    """The sums of the rows of weights: of those that mix values of 1, and of those that are returned."""
+    mixed = evidence.again(call, **{name: torch.ones_like(call.given[name])})[1] if name else None
+    made = [parts(mixed)[0]] if isinstance(parts(mixed)[0], Tensor) else []
+    returned = [x for x in parts(call.seen)[1:] if isinstance(x, Tensor) and x.dim() > 1]
+    return [x.double().mean(-1) for x in made if x.dim() > 1] + [
+        x.double().sum(-1) for x in returned
+    ]
+
+
+def _inside(x: Tensor, place: str | None) -> bool:
+    return place is None or x.dim() > 0 and int(place) < x.size(-1)
+
+
+@claim(
+    rf"scores (?:that reach the softmax are )?{NUMBER} times (?:what they|as large as they) should be"
+)
 def _scores(found, evidence):
     name = _argument(evidence, "query")
     if not name:
@@ -85,7 +103,7 @@ def _scores(found, evidence):
     )
 
 
-@claim(r"^The output is right, but the returned weights are not")
+@claim(r"^The output is right(?:, but|; only) the returned weights are not")
 def _only_weights(found, evidence):
     both = [list(pairs(call)) for call in evidence.wrong]
     return all(alike(*x[0]) for x in both if x) and any(

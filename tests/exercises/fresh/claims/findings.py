@@ -60,7 +60,10 @@ def _no_tensor(found, evidence):
 
 
 @claim(
-    r"^Two tensors meet whose axes differ in size|^torch\.cat joins along dim|^An index (?:is|points)"
+    r"^Two tensors meet whose axes differ in size|^torch\.cat joins along dim|^torch\.stack makes a"
+    r"|^An index (?:is|points)|^An axis is named that the tensor|^The sizes asked for hold"
+    r"|^view cannot read|^A whole tensor is asked|^A name is used that|^A variable is read before"
+    r"|^Something is divided by 0|^The function calls itself|^A (?:tensor|tuple) is called as if"
 )
 def _some_error(found, evidence):
     return any(isinstance(call.seen, BaseException) for call in evidence.calls)

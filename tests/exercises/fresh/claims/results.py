@@ -93,12 +93,12 @@ def _nan(found, evidence):
     return _tensors(evidence, lambda a, b: bool(a.isfinite().all()) and not b.isfinite().all())
 
 
-@claim(r"All other calls give what they should; only this one does not: (.*)\.$")
+@claim(r"All other calls give what they should; only (?:this one does|these \d do) not: (.*)\.$")
 def _alone(found, evidence):
-    return [call.label for call in evidence.wrong] == [found[1]]
+    return "; ".join(call.label for call in evidence.wrong) == found[1]
 
 
-@claim(r"Of (\d+) pairs (\d+) differ")
+@claim(r"Of (\d+) (?:pairs|places) (\d+) (?:differ|are wrong)")
 def _count(found, evidence):
     told = [(int(found[1]), int(found[2]))]
     return any(

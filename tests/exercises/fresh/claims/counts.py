@@ -1,0 +1,50 @@
+"""Claims about results that are single numbers."""
+
+from torch import Tensor
+
+from fresh.claims import claim
+from fresh.evidence import Evidence, parts
+
+
+def every_number(evidence: Evidence) -> list[tuple[float, float]]:
+    """Right and seen numbers of results that are single numbers."""
+    both = [
+        (x, y)
+        for call in evidence.calls
+        for x, y in zip(parts(call.right), parts(call.seen), strict=False)
+    ]
+    one = lambda x: isinstance(x, int | float) or isinstance(x, Tensor) and x.numel() == 1  # noqa: E731
+    return [(float(x), float(y)) for x, y in both if one(x) and one(y)]
+
+
+def _off(evidence: Evidence) -> list[tuple[float, float]]:
+    return [(x, y) for x, y in every_number(evidence) if abs(x - y) > 1e-6 * abs(x)]
+
+
+@claim(r"numbers? (?:is|are) right but for the sign")
+def _sign(found, evidence):
+    return all(x == -y for x, y in off) if (off := _off(evidence)) else None
+
+
+@claim(
+    r"numbers? (?:is|are) (?:only )?(-?[\d.e+-]+)(?:/(\d+))?(?: times)? as large as (?:it|they) should be"
+)
+def _factor(found, evidence):
+    factor = float(found[1]) / float(found[2] or 1)
+    return (
+        all(abs(y - factor * x) <= 1e-4 * abs(y) for x, y in off)
+        if (off := _off(evidence))
+        else None
+    )
+
+
+@claim(r"numbers? (?:is|are) ([\d.e+-]+) too (large|small)")
+def _term(found, evidence):
+    term = float(found[1]) * (1 if found[2] == "large" else -1)
+    return all(abs(y - x - term) <= 1e-4 for x, y in off) if (off := _off(evidence)) else None
+
+
+@claim(r"^In (\d+) of (\d+) cases the numbers?")
+def _cases(found, evidence):
+    told = every_number(evidence)
+    return (len(_off(evidence)), len(told)) == (int(found[1]), int(found[2])) if told else None
