@@ -142,7 +142,7 @@ TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
     ("start", "split"), [([], "contiguous"), (TORCHRUN, "zigzag")], ids=["python", "torchrun"]
 )
 def test_demo(start, split):
-    command = [sys.executable, *start, "-m", "attncourse.variants.flash.ring", "--demo"]
+    command = [sys.executable, *start, "-m", "attncourse.variants.flash.ring_demo"]
     command += ["--split", split, "--length", "512", "--heads", "1"]
     done = subprocess.run(command, env=QUIET, capture_output=True, text=True, timeout=500)
     assert (done.returncode, done.stderr) == (0, "")
@@ -161,5 +161,5 @@ def test_demo_refuses_sizes_that_make_no_ring(capsys):
         ("--heads 0", "1 or more; got 0"),
     ]:
         with pytest.raises(SystemExit, match="2"):
-            ring_demo.main(["--demo", *options.split()])
+            ring_demo.main(options.split())
         assert words in capsys.readouterr().err

@@ -3,8 +3,8 @@
 No process ever holds the whole sequence, so its length is limited by all memories together. What makes it
 exact is `online.merge`: results over different blocks of keys can be joined in any order.
 
-    python -m attncourse.variants.flash.ring --demo --split zigzag
-    torchrun --nproc-per-node 4 -m attncourse.variants.flash.ring --demo
+    python -m attncourse.variants.flash.ring_demo --split zigzag
+    torchrun --nproc-per-node 4 -m attncourse.variants.flash.ring_demo
 """
 
 import importlib
@@ -139,9 +139,3 @@ class RingAttention(torch.autograd.Function):
             arrived = ring.pass_on(dk, dv)  # on its way while we compute with the next block
         dk, dv = arrived()
         return dq.to(query.dtype), dk.to(key.dtype), dv.to(value.dtype), None, None, None, None
-
-
-if __name__ == "__main__":
-    from attncourse.variants.flash.ring_demo import main
-
-    main()

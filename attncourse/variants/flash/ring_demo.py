@@ -1,6 +1,6 @@
 """`ring_attention` in several processes on this machine, compared with attention in one.
 
-Run it with ``python -m attncourse.variants.flash.ring --demo``, or the same under ``torchrun``. With
+Run it with ``python -m attncourse.variants.flash.ring_demo``, or the same under ``torchrun``. With
 ``--split zigzag`` the causal work is even.
 """
 
@@ -42,8 +42,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def read(argv: list[str] | None) -> argparse.Namespace:
     """The options, refused where they make no ring."""
-    parser = argparse.ArgumentParser(prog="python -m attncourse.variants.flash.ring")
-    parser.add_argument("--demo", action="store_true", required=True, help="compare and count")
+    parser = argparse.ArgumentParser(prog="python -m attncourse.variants.flash.ring_demo")
     parser.add_argument("--processes", type=int, help="default: 2, or what torchrun started")
     parser.add_argument("--length", type=int, default=2048, help="of the whole sequence")
     parser.add_argument("--heads", type=int, default=4)
@@ -146,3 +145,7 @@ def say(line: str) -> None:
     """Print, in one process only."""
     if dist.get_rank() == 0:
         print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

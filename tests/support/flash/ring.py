@@ -194,7 +194,7 @@ def launch(folder: str) -> None:
     ends = {}
     for name, wrong in WRONG.items():
         with patch.multiple(ring_demo, **wrong):
-            ends[name] = ending(ring_demo.main, ["--demo", "--length", "64"])
+            ends[name] = ending(ring_demo.main, ["--length", "64"])
     Path(folder, "demo.json").write_text(json.dumps([ends]), encoding="utf-8")
 
 
