@@ -37,10 +37,25 @@ class FeedForward(nn.Sequential):
 
 
 class _Layer(nn.Module):
-    """What encoder and decoder layers share: a step around a part of the layer."""
+    """What encoder and decoder layers share: their parts, a norm for each, and the step around a part."""
 
-    def __init__(self, norm_first: bool, dropout: float):
+    attentions: tuple[str, ...]  # the names of those that come before the feed-forward network
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        hidden: int | None = None,
+        attention: MakeAttention = MultiHeadAttention,
+        norm_first: bool = True,
+        activation: Callable[[], nn.Module] = nn.ReLU,
+        dropout: float = 0.0,
+    ):
         super().__init__()
+        for name in self.attentions:
+            setattr(self, name, attention(embed_dim, num_heads))
+        self.feed_forward = FeedForward(embed_dim, hidden, activation)
+        self.norms = nn.ModuleList(nn.LayerNorm(embed_dim) for _ in (*self.attentions, "forward"))
         self.norm_first = norm_first
         self.drop = nn.Dropout(dropout)
 
@@ -71,20 +86,8 @@ class EncoderLayer(_Layer):
     Chapter: 05_transformer.
     """
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        hidden: int | None = None,
-        attention: MakeAttention = MultiHeadAttention,
-        norm_first: bool = True,
-        activation: Callable[[], nn.Module] = nn.ReLU,
-        dropout: float = 0.0,
-    ):
-        super().__init__(norm_first, dropout)
-        self.attention = attention(embed_dim, num_heads)
-        self.feed_forward = FeedForward(embed_dim, hidden, activation)
-        self.norms = nn.ModuleList(nn.LayerNorm(embed_dim) for _ in range(2))
+    attentions = ("attention",)
+    attention: nn.Module
 
     def forward(
         self, x: Float[Tensor, "b n width"], maps: list[Tensor] | None = None, **options
@@ -113,21 +116,9 @@ class DecoderLayer(_Layer):
     Chapter: 05_transformer.
     """
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        hidden: int | None = None,
-        attention: MakeAttention = MultiHeadAttention,
-        norm_first: bool = True,
-        activation: Callable[[], nn.Module] = nn.ReLU,
-        dropout: float = 0.0,
-    ):
-        super().__init__(norm_first, dropout)
-        self.attention = attention(embed_dim, num_heads)
-        self.cross = attention(embed_dim, num_heads)
-        self.feed_forward = FeedForward(embed_dim, hidden, activation)
-        self.norms = nn.ModuleList(nn.LayerNorm(embed_dim) for _ in range(3))
+    attentions = ("attention", "cross")
+    attention: nn.Module
+    cross: nn.Module
 
     def forward(
         self,
