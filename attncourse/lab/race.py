@@ -164,7 +164,7 @@ def train_for(model, draw, seconds: float, seed: int, lr: float, watch=lambda st
 
 @torch.no_grad()
 def loss(model: nn.Module, times: int = 1) -> float:
-    """Nats a character over the last `LENGTH` characters of held-out texts that are so many times as long."""
+    """Nats a character over the last `LENGTH` characters of held-out texts, each ``times * LENGTH`` long."""
     generator = torch.Generator().manual_seed(1_000)
     batch = text.passages(generator, 64 // times, LENGTH * times, held_out=True)
     logits = model(*batch.inputs)[:, -LENGTH:]

@@ -38,7 +38,8 @@ def delta_rule(
 
     With a key of length 1 and beta = 1 the state says value(t) at key(t) afterwards, whatever it said before.
     What the tokens of a chunk write depends on each other, token by token, in a triangular system: it is solved
-    at once, and the rest is `attncourse.variants.gated.read_chunk`.
+    at once, and the rest is `attncourse.variants.gated.read_chunk`. The same token by token, as a plain loop:
+    `attncourse.spec.linear.state_space`.
 
     Args:
         query, key, value: of one sequence. The state stays bounded if keys have length 1 at most.

@@ -30,7 +30,7 @@ MINUS_INFINITY = gl.constexpr(float("-inf"))
 
 @gluon.jit
 def turns_of(sizes):
-    """How many tiles of queries this program does: its own, and every so manieth after it."""
+    """Tiles of queries of this program: its own, then every `num_programs`-th."""
     n, m, heads, group, offset, section, tiles = sizes
     return (tiles - gl.program_id(0) + gl.num_programs(0) - 1) // gl.num_programs(0)
 

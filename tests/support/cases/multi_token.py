@@ -184,7 +184,7 @@ MUTANTS += [
     ("multi_token", "kernel_after=self.kernel_after", "kernel_after=None"),
     ("multi_token", "nn.Parameter(kernel.clone()) if after", "self.kernel if after"),
     ("multi_token", "mix_after=self.mix_after", "mix_after=self.mix"),
-    ("multi_token", "nn.Parameter(nobody.clone()) if mix_heads", "self.mix if mix_heads"),
+    ("multi_token", "nn.Parameter(no_mixing.clone()) if mix_heads", "self.mix if mix_heads"),
     ("multi_token", "mix=self.mix,", "mix=None,"),
     ("multi_token", "super().forward(x, is_causal=True, **options)", "super().forward(x, **options)"),
     ("multi_token", "            attn_mask=attn_mask,\n", ""),

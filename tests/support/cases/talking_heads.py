@@ -107,9 +107,9 @@ def talking_layer(p, s):
 
 
 MUTANTS += [
-    ("talking_heads", "self.before, self.after, **options", "self.after, self.before, **options"),
-    ("talking_heads", "self.before, self.after, **options", "self.before, self.after, is_causal=is_causal"),
-    ("talking_heads", "self.before, self.after, **options", "self.before, self.after, attn_mask=attn_mask"),
+    ("talking_heads", "self.before, self.after, attn_mask=attn_mask", "self.after, self.before, attn_mask=attn_mask"),
+    ("talking_heads", "self.after, attn_mask=attn_mask, is_causal=is_causal", "self.after, is_causal=is_causal"),
+    ("talking_heads", "self.after, attn_mask=attn_mask, is_causal=is_causal", "self.after, attn_mask=attn_mask"),
     ("talking_heads", "self.after = nn.Parameter(torch.eye(num_heads))", "self.after = nn.Parameter(torch.ones(num_heads, num_heads))"),
     ("talking_heads", "        if self.dropout:\n", "        if self.dropout > 1:\n"),
     ("talking_heads", '"hg,bgnm->bhnm"', '"gh,bgnm->bhnm"'),

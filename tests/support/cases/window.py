@@ -145,7 +145,7 @@ def cached(p, s):
 MUTANTS += [
     ("dilated", "left, 0 if is_causal else right, self.step", "left, right, self.step"),
     ("dilated", "left, 0 if is_causal else right, self.step", "right, 0 if is_causal else left, self.step"),
-    ("dilated", "self.step = step", "self.step = 2"),
+    ("dilated", "self.step = pair(window_size), step", "self.step = pair(window_size), 2"),
     ("dilated", "        dilated(*self.window_size, step)  # it", "        # it"),
     ("masks", "(kv_idx >= q_idx - left)", "(kv_idx > q_idx - left)"),
     ("masks", "(kv_idx <= q_idx + right)", "(kv_idx < q_idx + right)"),
