@@ -128,6 +128,10 @@ class Dataflow:
             for says, change in changes_of(made, called in [x.called for x in given])
         ]
 
+    def changed(self, called: str) -> "Dataflow":
+        """The same with other numbers in the place of a value: what depends on it changes."""
+        return replace(self, changes=(Change(called, _other),))
+
     def _slip(self, says: str, called: str, change: Callable[[Value], Any]) -> Mistake:
         wrong = replace(self, changes=(Change(called, change),))
         return Mistake(says[:1].upper() + says[1:], wrong, {called: change})
@@ -148,6 +152,11 @@ def dataflow(**given: str) -> Callable[[Callable[..., Generator]], Dataflow]:
         return flow
 
     return made
+
+
+def _other(made: Value) -> Any:
+    """Other numbers, or other booleans."""
+    return ~made.number if made.number.dtype == torch.bool else 2 * made.number + 1
 
 
 Found = Iterator[tuple[str, Callable[[Value], Any]]]
@@ -284,3 +293,6 @@ def _of_numbers(made: Value, given: bool) -> Found:
             )
     for small in (1e-6, 1e-4):
         yield f"a small number such as {small:g} is added to {x}.", lambda v, e=small: v.number + e
+
+
+named = value  # where an argument of the answer is called value

@@ -1,11 +1,11 @@
-"""Simpler questions that one rule decides: which is the first that the answer gets wrong?"""
+"""Simpler questions, each of which one rule decides: which is the first that the answer gets wrong?"""
 
 from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
-from attncourse.grading.compare import Raised
+from attncourse.grading.compare import Raised, difference, plain
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.numerals import opened
 from attncourse.grading.observe import Case
@@ -14,19 +14,40 @@ from attncourse.grading.observe import Case
 def simpler(*questions: tuple[str, tuple]) -> Callable[[Asked], str]:
     """An explainer that asks the answer again, and tells the first question that is answered wrong.
 
+    Where the answer raises, or gives a tensor of another shape, other explainers say more.
+
     Args:
-        questions: what decides, as a sentence up to the right result, and the arguments.
+        questions: what decides, as a sentence without its point, and the arguments.
     """
     cases = [Case(says, args, gradients=False) for says, args in questions]
 
     def explainer(asked: Asked) -> str:
         for case, right, seen in asked.again(cases):
-            right, seen = _written(opened(right)), _written(opened(seen))
-            if right != seen:
-                return f"{case.label}: {right}; the answer gives {seen}."
+            if isinstance(right, Tensor):
+                if says := _first_row(right, seen):
+                    return f"{case.label}. {says}"
+                continue
+            right, seen = opened(right), opened(seen)
+            unexpected = isinstance(seen, Raised) and not isinstance(right, Raised)
+            if _written(right) != _written(seen) and not unexpected:
+                return (
+                    f"{case.label}. So it is {_written(right)}; the answer gives {_written(seen)}."
+                )
         return ""
 
     return explainer
+
+
+def _first_row(right: Tensor, seen: Any) -> str:
+    """The first wrong row of a tensor of the right shape."""
+    if not plain(seen) or seen.shape != right.shape or not difference(right, seen):
+        return ""
+    rows = zip(right.flatten(0, -2), seen.flatten(0, -2), strict=True)
+    at, (row, other) = next((k, both) for k, both in enumerate(rows) if difference(*both))
+    return (
+        f"So row {at % right.size(-2)} is {_written(opened(row))}; the answer gives "
+        f"{_written(opened(other))}."
+    )
 
 
 def _written(found: Any) -> str:
@@ -37,6 +58,4 @@ def _written(found: Any) -> str:
         return f"({', '.join(map(_written, found))})"
     if isinstance(found, float):
         return f"{found:.6g}"
-    return (
-        f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else str(found)[:60]
-    )
+    return str(found)[:60]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attncourse.grading.answer import RemoteAnswer
-from attncourse.grading.compare import plain
+from attncourse.grading.compare import plain, same
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.observe import run
 
@@ -52,17 +52,18 @@ class NumbersMade(TorchDispatchMode):
 
 
 def missing_step(asked: Asked) -> str:
-    """The last value of the chain that is made, and the first behind it that is not."""
-    place = first_missing(asked)
-    if place is None:
+    """The last value of the chain that is made, and the first missing one."""
+    gap = _gap(asked)
+    if gap is None:
         return ""
-    done = asked.right[place - 1].called
+    done, place = gap
     if place == len(asked.right):
-        return f"{_begin(done)} are right; look at what is made of them."
-    return (
-        f"{_begin(done)} are among the numbers that the answer computes; "
-        f"{asked.right[place].called}, the next step, are not: look between the two."
-    )
+        return f"{_begin(asked.right[done].called)} are right; look at what is made of them."
+    says = f"{_begin(asked.right[done].called)} are among the numbers that the answer computes"
+    missing = asked.right[place].called
+    if place == done + 1:
+        return f"{says}; {missing}, the next step, are not: look between the two."
+    return f"{says}; {missing} are not, which take another way: look at how they are made."
 
 
 def _begin(called: str) -> str:
@@ -70,7 +71,16 @@ def _begin(called: str) -> str:
 
 
 def first_missing(asked: Asked) -> int | None:
-    """The place of the first value behind the last one that is made; None where nothing is known of them."""
+    """The place of the first missing value; None where nothing is known of them."""
+    gap = _gap(asked)
+    return gap and gap[1]
+
+
+def _gap(asked: Asked) -> tuple[int, int] | None:
+    """The places of the last value that is made and of the first missing one; None without any.
+
+    A value is not missing where one behind it is made that needs it: the answer goes another way.
+    """
     here = not isinstance(asked.answer, RemoteAnswer) and callable(asked.answer)
     if not asked.right or not here or asked.largest is None:
         return None
@@ -79,7 +89,23 @@ def first_missing(asked: Asked) -> int | None:
         run(lambda: asked.answer(*args, **asked.largest.kwargs))
     made = recorder.sorted()
     there = [found(value.number, made) for value in asked.right]
-    return len(there) - there[::-1].index(True) if True in there else None
+    if True not in there:
+        return None
+    last = len(there) - 1 - there[::-1].index(True)
+    apart = (k for k in range(last) if not there[k] and not _needed(asked, k, there))
+    return last, next(apart, last + 1)
+
+
+def _needed(asked: Asked, place: int, there: list[bool]) -> bool:
+    """Is this value found in another place, or does a value that is made behind it depend on it?"""
+    called, behind = asked.right[place].called, range(place + 1, len(there))
+    changed = getattr(asked.exercise.right, "changed", None)
+    if changed is None or any(
+        x.called == called for x, t in zip(asked.right, there, strict=True) if t
+    ):
+        return True
+    others = changed(called).values(*asked.largest.args, **asked.largest.kwargs)
+    return any(there[k] and not same(asked.right[k].number, others[k].number) for k in behind)
 
 
 def found(value: Any, made: Tensor) -> bool:
