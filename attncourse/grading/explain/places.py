@@ -14,7 +14,7 @@ from attncourse.grading.explain.steps import missing_step
 ONLY_LOUD = (
     "Ordinary scores give the right result, large ones do not. Something depends on their size: an "
     "exponential without the largest score of the row subtracted, a clamp, a small number that is "
-    "added, or a low precision."
+    "added, a number in the place of minus infinity, or a low precision."
 )
 
 
