@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import nbformat
@@ -89,6 +90,27 @@ def test_a_forbidden_import_is_noticed():
     assert forbidden("steps", "def f():\n    import attncourse.masks")
     assert forbidden("grading", "from attngrade.sandbox import wire")
     assert forbidden("attngrade", "import attncourse.lab.data")
+
+
+def circle(sources: dict[str, str]) -> list[str]:
+    """Modules that import each other, directly or through others; [] where none do."""
+    needs = {}
+    for module, source in sources.items():
+        names = imports(source)
+        needs[module] = ({x if x in sources else x.rpartition(".")[0] for x in names}) & {*sources}
+    try:
+        list(TopologicalSorter(needs).static_order())
+    except CycleError as found:
+        return found.args[1]
+    return []
+
+
+def test_no_modules_import_each_other():
+    # A package imports its modules for its users, and the judges import each other when they are asked.
+    modules = [x for x in FILES if not x.name.startswith("__") and part(x) != "grading"]
+    names = {".".join(x.relative_to(ROOT).with_suffix("").parts): x for x in modules}
+    assert circle({name: path.read_text("utf-8") for name, path in names.items()}) == []
+    assert circle({"a": "def f():\n    import b", "b": "from a import f"}) == ["a", "b", "a"]
 
 
 def test_a_judge_of_an_exercise_needs_what_torch_needs():
