@@ -63,7 +63,7 @@ def missing_step(asked: Asked) -> str:
     missing = asked.right[place].called
     if place == done + 1:
         return f"{says}; {missing}, the next step, are not: look between the two."
-    return f"{says}; {missing} are not, which take another way: look at how they are made."
+    return f"{says}, but {missing} are not: look at how they are made."
 
 
 def _begin(called: str) -> str:
