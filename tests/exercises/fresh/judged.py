@@ -31,7 +31,6 @@ class Judged:
     """
 
     name: str
-
     rows: list[dict] = field(default_factory=list)
     same: list[dict] = field(default_factory=list)
     endless: list[dict] = field(default_factory=list)

@@ -93,14 +93,20 @@ def _inside(x: Tensor, place: str | None) -> bool:
     rf"scores (?:that reach the softmax are )?{NUMBER} times (?:what they|as large as they) should be"
 )
 def _scores(found, evidence):
-    name = _argument(evidence, "query")
-    if not name:
+    names = [_argument(evidence, name) for name in ("query", "key")]
+    if not all(names) or not all(_products(evidence, call, *names) for call in evidence.wrong):
         return None
     factor = number(found[1])
     return any(
-        alike(evidence.again(call, **{name: call.given[name] * factor})[0], call.seen, 0.05)
+        alike(evidence.again(call, query=call.given["query"] * factor)[0], call.seen, 0.05)
         for call in evidence.wrong
     )
+
+
+def _products(evidence: Evidence, call: Call, query: str, key: str) -> bool:
+    """Are scores products of queries and keys, so that a factor may stand at either?"""
+    other = {query: call.given[query] * 2, key: call.given[key] / 2}
+    return alike(evidence.again(call, **other)[0], call.right)
 
 
 @claim(r"^The output is right(?:, but|; only) the returned weights are not")

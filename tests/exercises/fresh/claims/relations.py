@@ -108,7 +108,7 @@ INVERSE = {  # of the change that is claimed: of what came back it gives the rig
     "the square root of": lambda a, b: alike(a.sqrt(), b),
     "the sigmoid of": lambda a, b: alike(1 / (1 + (-a).exp()), b),
     "1 minus": lambda a, b: alike(a + b, torch.ones_like(a)),
-    "1 divided by": lambda a, b: alike(a * b, torch.ones_like(a)),
+    "1 divided by": lambda a, b: alike((a * b).nan_to_num(1.0), torch.ones_like(a)),
 }
 
 
