@@ -9,6 +9,7 @@ from attncourse.grading.compare import same
 from attncourse.grading.explain.heads import of_heads
 
 NEAR = 1e-3
+LEAST = 1e-4  # a smaller weight may be rounding
 
 
 def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key: Any = None) -> str:
@@ -26,6 +27,8 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
         empty = " It may read nothing, so it gives 0." if (right[..., i, :] == 0).all() else ""
         return f"{where} the weights of query {i} are NaN or infinite.{empty}"
     if says := _other_keys(right, seen):
+        return f"{where} {says}"
+    if says := _other_softmax(right, seen):
         return f"{where} {says}"
     sums, asks = seen.sum(-1), right.sum(-1)
     if (off := (sums - asks).abs()).max() > NEAR:
@@ -54,15 +57,58 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
 
 def _other_keys(right: Tensor, seen: Tensor) -> str:
     """A key that gets some weight and should get none; or the other way round, in all heads."""
-    hidden = ((seen == 0) & (right > 1e-4)).reshape(-1, *right.shape[-2:]).all(0)
+    hidden = ((seen == 0) & (right > LEAST)).reshape(-1, *right.shape[-2:]).all(0)
     for wrong, says in (
-        ((right == 0) & (seen.abs() > 1e-4), "gives key {} some weight; it should give it none"),
+        ((right == 0) & (seen.abs() > LEAST), "gives key {} some weight; it should give it none"),
         (hidden, "gives key {} no weight; it should give it some"),
     ):
         if wrong.any():
             *_, query, key = wrong.nonzero()[0].tolist()
-            return f"query {query} {says.format(key)}: look at who may read whom."
+            told = f"query {query} {says.format(key)}: look at who may read whom."
+            return f"{told} {_reads(right, seen)}".strip()
     return ""
+
+
+def _reads(right: Tensor, seen: Tensor) -> str:
+    """Which keys the query with the most mistakes reads, where no weight is next to 0."""
+    queries, seen = right.size(-2), seen.abs()
+    wrong = ((right > 0) != (seen > 0)).sum(-1).flatten()
+    row = int(wrong.argmax())
+    both = [x.flatten(0, -2)[row] for x in (seen, right)]
+    reads, should = (_listed(x > 0) for x in both)
+    if any(((x > 0) & (x < LEAST)).any() for x in both) or not (reads and should):
+        return ""
+    return f"Query {row % queries} reads {reads}; it should read {should}."
+
+
+def _listed(there: Tensor) -> str:
+    """``"keys 2 to 5, 8"``, or '' where that would be long."""
+    numbers = there.nonzero().flatten().tolist()
+    ends = [(k - 1 not in numbers, k + 1 not in numbers, k) for k in numbers]
+    starts, stops = [k for a, _, k in ends if a], [k for _, b, k in ends if b]
+    runs = [f"{a} to {b}" if b > a else f"{a}" for a, b in zip(starts, stops, strict=True)]
+    many = "keys" if len(numbers) > 1 else "key"
+    return f"{many} {', '.join(runs)}" if 0 < len(runs) < 4 else "nothing" if not runs else ""
+
+
+def _other_softmax(right: Tensor, seen: Tensor) -> str:
+    """Weights that sum to 1, or to 0 where nothing is visible, but not over the keys."""
+    if _whole(seen, -1):
+        return ""
+    for d, name in ((-2, "queries"), (-3, "heads"), (-4, "samples")):
+        several = -d <= seen.dim() and seen.size(d) > 1
+        if several and _whole(seen, d) and not _whole(right, d):
+            return (
+                f"the weights sum to 1 over the {name}, as after a softmax over them; those of "
+                "each query should, over its keys."
+            )
+    return ""
+
+
+def _whole(weights: Tensor, dim: int) -> bool:
+    """Do they sum to 1 along this axis, wherever there are any?"""
+    sums = weights.sum(dim)
+    return bool((((sums - 1).abs() < NEAR) | (sums.abs() < NEAR)).all()) and bool(sums.any())
 
 
 def _exchanged(right: Tensor, seen: Tensor) -> str:

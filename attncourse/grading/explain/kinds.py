@@ -1,0 +1,37 @@
+"""Tables of decisions, or of whole numbers: which rule do the wrong places break?"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from attncourse.grading.explain.asked import Asked
+
+MOST = 3  # rules in one sentence
+
+
+def kinds(of: Callable[..., Iterator[tuple[str, Tensor]]]) -> Callable[[Asked], str]:
+    """An explainer that sorts the wrong places of a table by the rule that decides them.
+
+    Args:
+        of: ``of(expected, seen, *arguments)``: sentences without their points, and the places where
+            each is true; of a wrong place the first one counts.
+    """
+
+    def explainer(asked: Asked) -> str:
+        if 2 * len(asked.raised) > len(asked.wrong):
+            return ""  # the error says more
+        found: dict[str, str] = {}
+        for call in asked.shaped:
+            right, seen = call.expected, call.seen.cpu()
+            if (right.dtype == torch.bool) != (seen.dtype == torch.bool):
+                return ""
+            left = right != seen
+            for what, places in of(right, seen, *call.case.args):
+                here, left = left & places, left & ~places
+                if here.any():
+                    at = here.nonzero()[0].tolist()
+                    found.setdefault(what, f"{what} (in the call '{call.label}' at {at})")
+        return f"What is wrong: {'; '.join(list(found.values())[:MOST])}." if found else ""
+
+    return explainer
