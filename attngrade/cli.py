@@ -75,8 +75,10 @@ def parser() -> argparse.ArgumentParser:
     add("--out", type=Path, required=True, metavar="FOLDER", help="where the results go")
     add("--workers", type=_count, metavar="N", help="students at once; default: one a core")
     add("--scheduler", metavar="ADDRESS", help="grade on a cluster of dask: tcp://10.0.0.1:8786")
-    add("--seconds", type=_count, default=120, metavar="S", help="of each cell and exercise (120)")
-    add("--memory", type=_count, default=4096, metavar="MIB", help="of each student (4096)")
+    limit = f"of each cell and exercise ({Settings.seconds})"
+    add("--seconds", type=_count, default=Settings.seconds, metavar="S", help=limit)
+    memory = f"of each student ({Settings.memory})"
+    add("--memory", type=_count, default=Settings.memory, metavar="MIB", help=memory)
     secret = "what the inputs are drawn from; made if it is not there (default: secret, in --out)"
     add("--secret-file", type=Path, metavar="FILE", help=secret)
     demanded = "run nothing where bubblewrap is not in force"

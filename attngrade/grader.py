@@ -6,7 +6,6 @@ from multiprocessing.connection import Connection
 
 from attngrade import Graded, Order, Result
 from attngrade.judge import Progress, Step, judge
-from attngrade.session import MOST_LIMITS
 from attngrade.settings import Settings
 
 TRIES = 2  # failures of the grader at one step
@@ -68,7 +67,7 @@ class _Attempts:
 
     def _listen(self, judge: Connection) -> bool:
         self.why = "The judge ended."
-        while judge.poll(MOST_LIMITS * self.settings.seconds + PATIENCE):
+        while judge.poll(self.settings.notebook_seconds + PATIENCE):
             try:
                 kind, *told = judge.recv()
             except EOFError:

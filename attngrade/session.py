@@ -19,7 +19,6 @@ from attngrade.sandbox.wire import Lost, expect
 from attngrade.settings import Settings
 
 MOST_STARTS = 8  # of the worker, for one notebook
-MOST_LIMITS = 15  # time limit of a notebook, in limits of a cell
 MOST_NOTES = 20
 # Bytes that a notebook may hold when the memory of a call is limited. Training imports torch's compiler with
 # the optimizers, which is 80 MiB. A budget must forbid more than both together.
@@ -68,7 +67,7 @@ class Session:
         """
         self.cells, self.fatal, self.problems = list(cells), set(), []
         self.starts, self.has_run = 0, False
-        self.last = time.monotonic() + MOST_LIMITS * self.seconds
+        self.last = time.monotonic() + self.settings.notebook_seconds
         try:
             self.start()
         except TooMuch:

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import importlib.metadata
+import math
 import secrets
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,9 +11,10 @@ from pathlib import Path
 
 from attncourse import grading
 from attncourse.grading.exercises import load, names
-from attngrade.sandbox.limits import MIB, Limits
+from attngrade.sandbox.limits import MIB, READY_SECONDS, Limits
 
 SHORTEST_SECRET = 16
+MOST_LIMITS = 15  # time limit of a notebook, in limits of a cell
 
 
 class NoSandbox(Exception):
@@ -38,7 +40,7 @@ class Settings:
     """
 
     secret: bytes = field(repr=False)
-    seconds: float = 120
+    seconds: float = grading.CELL_SECONDS
     memory: int = 4096
     chapters: tuple[str, ...] = ()
     sandbox: bool = False
@@ -48,7 +50,12 @@ class Settings:
     @property
     def limits(self) -> Limits:
         """The limits of one sandbox."""
-        return Limits(self.memory * MIB)
+        return Limits(self.memory * MIB, READY_SECONDS + math.ceil(self.notebook_seconds))
+
+    @property
+    def notebook_seconds(self) -> float:
+        """Time limit of a notebook with all its exercises."""
+        return MOST_LIMITS * self.seconds
 
     @property
     def cache_key(self) -> str:

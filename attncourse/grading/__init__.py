@@ -9,4 +9,5 @@ The verdict is for learning: it is computed in your own process, and nothing is 
 from attncourse.grading.check import CheckFailed, check, hint, status
 from attncourse.grading.exercises import load, names
 
+CELL_SECONDS = 120  # time limit of a cell or an exercise, by default
 __all__ = ["CheckFailed", "check", "hint", "load", "names", "status"]

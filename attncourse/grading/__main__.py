@@ -6,6 +6,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from attncourse.grading import CELL_SECONDS
 from attncourse.grading.verdict import Verdict
 
 
@@ -48,7 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("notebook", type=Path)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the score as JSON")
-    parser.add_argument("--cell-seconds", type=float, default=120, help="limit of one cell")
+    limit = f"limit of one cell ({CELL_SECONDS})"
+    parser.add_argument("--cell-seconds", type=float, default=CELL_SECONDS, help=limit)
     options = parser.parse_args(arguments)
     try:
         from attncourse.grading.run_notebook import grade_notebook

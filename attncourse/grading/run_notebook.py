@@ -9,6 +9,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
+from attncourse.grading import CELL_SECONDS
 from attncourse.grading.exercises import chapter_of, load, names
 from attncourse.grading.verdict import Verdict
 
@@ -37,7 +38,7 @@ class Score:
         return bool(self.verdicts) and self.points == self.out_of
 
 
-def grade_notebook(path: Path, cell_seconds: float = 120) -> Score:
+def grade_notebook(path: Path, cell_seconds: float = CELL_SECONDS) -> Score:
     """Run a notebook from top to bottom and score it.
 
     Every exercise of the chapters that the notebook checks counts; one without a check earns 0 and

@@ -9,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
 MIB = 2**20
+READY_SECONDS = 120  # for the start of a worker
 IN_FORCE = "in force"
 SHARED = 256  # processes of a user id that others may share; a cgroup counts ours alone
 # files with the memory limit and the usage: version 2 of cgroups, and version 1
@@ -27,8 +28,8 @@ class Limits:
         message: bytes of one message to the judge.
     """
 
-    memory: int = 4096 * MIB
-    cpu: int = 900
+    memory: int
+    cpu: int
     processes: int = 32
     files: int = 64 * MIB
     message: int = 256 * MIB

@@ -18,10 +18,9 @@ from attngrade import NotGraded
 from attngrade.sandbox import bwrap
 from attngrade.sandbox.confine import NOBODY
 from attngrade.sandbox.course import PLACE, roots
-from attngrade.sandbox.limits import IN_FORCE, MIB, Group, Limits
+from attngrade.sandbox.limits import IN_FORCE, MIB, READY_SECONDS, Group, Limits
 from attngrade.sandbox.wire import Lost, Pipe
 
-READY_SECONDS = 120
 OVERHEAD = 32 * MIB  # of a limited call: page tables, and pages that are copied on a write
 MOST_ROUNDS = 100  # of killing processes that start others
 START = (

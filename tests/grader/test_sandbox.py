@@ -246,15 +246,15 @@ def fake(tmp_path, monkeypatch):
 
 
 def test_a_sandbox_that_does_not_start_is_no_open_machine(fake, monkeypatch):
-    with pytest.raises(NotGraded, match="."), Sandbox(Limits(memory=MEBIBYTE)):
+    with pytest.raises(NotGraded, match="."), Sandbox(Limits(MEBIBYTE, cpu=60)):
         pass  # its worker ends before it is ready
     for says in ("bwrap: Cannot allocate memory", "Killed", "Permission denied"):
         fake(says)
-        with pytest.raises(NotGraded, match=says), Sandbox(Limits()):
+        with pytest.raises(NotGraded, match=says), Sandbox(Limits(2**32, cpu=60)):
             pass
     fake("bwrap: setting up uid map: Permission denied")
     monkeypatch.setattr(sys, "executable", "/bin/false")  # instead of a worker without walls
-    box = Sandbox(Limits())
+    box = Sandbox(Limits(2**32, cpu=60))
     with pytest.raises(NotGraded), box:
         pass
     assert "uid map: Permission denied" in box.why_not, "what may never run here is told"

@@ -16,7 +16,7 @@ from support.grader.submission import write as notebook
 
 from attncourse.grading import load
 from attncourse.grading.verdict import Verdict
-from attngrade import Graded, Result, cli, control, grader, judge, pool, session
+from attngrade import Graded, Result, cli, control, grader, judge, pool, settings
 from attngrade.notebook import read
 from attngrade.report import write
 from attngrade.sandbox.bwrap import refuse_private
@@ -200,8 +200,8 @@ def test_numbers_on_the_page_are_those_of_the_code():
     assert (control.EVERY, grader.TRIES) == (50, 2)
     assert "after every fifty" in PAGE
     assert "failed here, twice" in PAGE
-    assert f"{session.MOST_LIMITS} times the limit of a cell" in PAGE
-    assert session.MOST_LIMITS * cli.parser().get_default("seconds") == 30 * 60
+    assert f"{settings.MOST_LIMITS} times the limit of a cell" in PAGE
+    assert settings.MOST_LIMITS * cli.parser().get_default("seconds") == 30 * 60
     assert "half an hour" in PAGE
     assert "chapters/_data/attacks.json" in PAGE
 

@@ -19,7 +19,7 @@ from attngrade.sandbox.stand_ins import stand_in
 from attngrade.sandbox.wire import Lost
 from support.grader.sandbox import ENVIRONMENT, ROOT, walls_stand
 
-LIMITS = Limits(memory=2048 * MIB, files=4 * MIB)
+LIMITS = Limits(memory=2048 * MIB, cpu=900, files=4 * MIB)
 
 
 def tell(box: Sandbox, peer: Peer, order: dict):
