@@ -3,6 +3,7 @@
 import importlib
 import math
 from functools import cache, partial
+from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -27,6 +28,9 @@ FORWARD_ONLY = {
 }
 OURS = ("tiled", "triton", "descriptors", "hopper", "gluon")
 NAMES = (*OURS, *THEIRS)
+
+# What every table measures: (head_dim, is_causal).
+SETTINGS = tuple(product((64, 128), (False, True)))
 
 
 class Case(NamedTuple):

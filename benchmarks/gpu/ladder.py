@@ -7,18 +7,16 @@ that its result is wrong on purpose and only its time is of interest.
 import importlib
 import math
 from functools import cache, partial
-from itertools import product
 
 import torch
 from torch import Tensor
 
 from attncourse.variants.flash.tiles import Tile
 from gpu import card
-from gpu.candidates import Case, gluon, must_agree, reference, tensors, with_lse
+from gpu.candidates import SETTINGS, Case, gluon, must_agree, reference, tensors, with_lse
 from gpu.jobs import each
 
 LENGTH = 8192
-SETTINGS = tuple(product((64, 128), (False, True)))  # (head_dim, is_causal)
 # {rung: what it does not do yet}
 TRITON = {
     "tiles of 64 x 64": ("larger tiles", "mask_less", "powers_of_2", "loads_ahead"),

@@ -7,7 +7,7 @@ from unittest import mock
 import torch
 
 from attncourse.variants.flash import compiled
-from gpu.candidates import forward_of
+from gpu.candidates import SETTINGS, forward_of
 from gpu.jobs import each
 
 CAPABILITY, PROCESSORS = (9, 0), 132
@@ -71,7 +71,7 @@ def hidden(turn: list[str]) -> int:
 
 def entries(names=KERNELS) -> list[tuple]:
     mine = [name for name in KERNELS if name in names]
-    return [(name, d, rule) for d in (64, 128) for rule in (False, True) for name in mine]
+    return [(name, *setting) for setting in SETTINGS for name in mine]
 
 
 def goal(entry: tuple) -> tuple:

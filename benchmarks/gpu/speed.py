@@ -5,17 +5,16 @@ from functools import cache, partial
 import torch
 
 from gpu import card
-from gpu.candidates import FLEX, Case, attend, must_agree, reference, tensors, trains
+from gpu.candidates import FLEX, SETTINGS, Case, attend, must_agree, reference, tensors, trains
 from gpu.jobs import each
 
-HEAD_DIMS = (64, 128)
 LENGTHS = (2048, 8192, 16384)
 KEY_LENGTHS = (2048, 8192)  # those of the ratios
 
 
 def entries(names, lengths=LENGTHS) -> list[tuple[str, Case]]:
     """Who runs what; cases stay together, because the inputs and the expected results are kept for one."""
-    cases = [Case(d, rule, n) for n in lengths for d in HEAD_DIMS for rule in (False, True)]
+    cases = [Case(*setting, n) for n in lengths for setting in SETTINGS]
     return [(name, case) for case in cases for name in names if takes_part(name, case)]
 
 

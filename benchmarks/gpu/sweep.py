@@ -8,9 +8,9 @@ import torch
 
 from attncourse.variants.flash.tiles import Tile, tiles_for
 from gpu import card
-from gpu.candidates import Case, gluon, must_agree, tensors
+from gpu.candidates import SETTINGS, Case, gluon, must_agree, tensors
 from gpu.jobs import each
-from gpu.ladder import LENGTH, SETTINGS
+from gpu.ladder import LENGTH
 
 ROWS, COLUMNS = "query gradient", "key and value gradient"
 KERNELS = {

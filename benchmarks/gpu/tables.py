@@ -1,9 +1,9 @@
 """From single measurements to the tables that the book shows. What was not measured is None, and never filled in."""
 
 from gpu import lengths
-from gpu.candidates import NAMES, OURS, Case
+from gpu.candidates import NAMES, OURS, SETTINGS, Case
 from gpu.check import DTYPES
-from gpu.ladder import LENGTH, SETTINGS, full
+from gpu.ladder import LENGTH, full
 from gpu.machine_code import COLUMNS as CODE_COLUMNS
 from gpu.speed import KEY_LENGTHS
 

@@ -55,7 +55,7 @@ def played(monkeypatch, tmp_path):
         (flash_gpu.card, "is_here", lambda: False),
         (check, "SHAPES", check.SMALL[:1]),
         (check, "DTYPES", ("float16",)),
-        (speed, "HEAD_DIMS", (16,)),
+        (speed, "SETTINGS", ((16, False), (16, True))),
         (speed, "LENGTHS", (32, 64)),
         (speed, "KEY_LENGTHS", (32,)),
         (ladder, "SETTINGS", ((16, False), (16, True))),
