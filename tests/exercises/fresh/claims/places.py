@@ -11,6 +11,7 @@ from fresh.evidence import parts
 
 def words_in(text: str) -> list[list[int]]:
     """The places that are listed in "heads 0, 1; query 3"."""
+    text = re.sub(r"axis \d+", "axis", text)  # one without a name has a number
     return [[int(x) for x in re.findall(r"\d+", part)] for part in text.split(";")]
 
 
