@@ -39,42 +39,48 @@ def noise_of_its_own(model, x):
 
 
 for says, steps in (
-    ("samples only change places", {"change": lambda tail: tail.flip(0)}),
-    ("features of a position only change places", {"change": lambda tail: tail.flip(-1)}),
+    ("where samples cannot change places", {"change": lambda tail: tail.flip(0)}),
+    ("a sum of features", {"change": lambda tail: tail.flip(-1)}),
     ("a leak behind a LayerNorm", {"change": lambda tail: tail + torch.randn(*tail.shape[:2], 1)}),
     (
-        "a leak that reads a difference",
+        "a leak that reads the difference",
         {"change": lambda tail: tail + torch.randn(1, 1, tail.size(2))},
     ),
     *(
-        ("as rtol does", {"moves": lambda a, b, r=r: not torch.allclose(a, b, rtol=r, atol=1e-6)})
+        (
+            "which a relative tolerance hides",
+            {"moves": lambda a, b, r=r: not torch.allclose(a, b, rtol=r, atol=1e-6)},
+        )
         for r in (1e-3, 1e-5)
     ),
     (
-        "as rtol does",
+        "which a relative tolerance hides",
         {"moves": lambda a, b: (a - b).abs().max() > 1e-6 * b.abs().max().clamp(min=1)},
     ),
-    ("or the change is small", {"change": lambda tail: tail + 1e-3 * torch.randn_like(tail)}),
+    ("a leak of 1.2e-6", {"change": lambda tail: tail + 1e-3 * torch.randn_like(tail)}),
     *(
-        ("A faint leak goes unseen", {"moves": lambda a, b, t=t: (a - b).abs().max() > t})
+        ("a leak of 1.2e-6 in one number", {"moves": lambda a, b, t=t: (a - b).abs().max() > t})
         for t in (2e-6, 1e-5)
     ),
-    ("A faint leak goes unseen", {"change": lambda tail: tail + 1e-5 * torch.randn_like(tail)}),
+    (
+        "a leak of 1.2e-6 in one number",
+        {"change": lambda tail: tail + 1e-5 * torch.randn_like(tail)},
+    ),
     *(
-        ("rounding counts as a leak", {"moves": lambda a, b, t=t: (a - b).abs().max() > t})
+        ("rounding errors of 8e-7", {"moves": lambda a, b, t=t: (a - b).abs().max() > t})
         for t in (0, 1e-9, 3e-7, 6e-7)
     ),
     (
-        "In a mean or sum ups and downs cancel",
+        "cancels in a mean or sum",
         {"moves": lambda a, b: (a - b).sum(0).abs().max() > 1e-6},
     ),
-    ("the mean", {"moves": lambda a, b: mse_loss(a, b) > 1e-12}),
+    ("a leak of 1.2e-6 in one number", {"moves": lambda a, b: mse_loss(a, b) > 1e-12}),
     (
-        "Not every number of a leaking output moves",
+        "from the last feature to the first",
         {"moves": lambda a, b: ((a - b).abs() > 1e-6).all()},
     ),
     ("which is a position; return -1", {"none": 0}),
-    ("The last but one position is never looked at", {"last": 2}),
+    ("the last but one position reads the last", {"last": 2}),
     ("No leak is found in any model", {"change": lambda tail: tail * math.inf}),
     ("expected 0, got the text", {"found": str, "none": "-1"}),
     ("0 counts as False", {"found": lambda i: i or -1}),
@@ -102,6 +108,6 @@ for number in (0.3, 1.5):
         "How many positions must guess?",
         number,
     )
-wrong("leaking_loss", "cut off after three decimals", 0.244)
+wrong("leaking_loss", "not cut off", 0.244)
 for number in (0.245, 0.2445, [0.2445]):
     right("leaking_loss", number)

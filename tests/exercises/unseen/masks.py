@@ -14,13 +14,13 @@ def tril(n, m, diagonal=0):
 
 
 for says, mask in (
-    ("query 0 does not read key 0, and should", lambda n, m: tril(n, m).flip(1)),
+    ("opposite order of keys", lambda n, m: tril(n, m).flip(1)),
     (
         "query 128 does not read key 0",
         lambda n, m: torch.arange(m).to(torch.int8) <= torch.arange(n).to(torch.int8)[:, None],
     ),
     (
-        "query 0 reads key 256, which comes later",
+        "query 0 reads key 256, and should not",
         lambda n, m: torch.arange(m).byte() <= torch.arange(n).byte()[:, None],
     ),
     ("query 100 does not read key 0", lambda n, m: tril(n, m) & ~tril(n, m, -100)),
@@ -41,19 +41,19 @@ def real(lengths, n):
 
 for says, mask in (
     (
-        "which has 3 tokens: query 3 reads key 3, which is padding",
+        "The lengths of sample 0 are used for all samples",
         lambda x, n: tril(n, n) & real(x * 0 + x[0], n),
     ),
     (
-        "sample 2, which has 0 tokens: query 0 reads key 0",
+        "sample 2, which has 0 tokens, query 0 reads key 0, which is padding",
         lambda x, n: tril(n, n) & real(x.clamp(min=1), n),
     ),
     (
-        "which has 260 tokens: query 4 does not read key 4",
+        "which has 260 tokens, query 4 does not read key 4",
         lambda x, n: tril(n, n) & (torch.arange(n).byte() < x.byte()[:, None])[:, None, None],
     ),
     (
-        "sample 1, which has 3 tokens: query 0 does not read key 0",
+        "sample 1, which has 3 tokens, query 0 does not read key 0",
         lambda x, n: tril(n, n) & real(x, n).flip(-1) & real(x, n),
     ),
     (
@@ -93,18 +93,15 @@ def largest_at_least(least):
 
 
 TIMES = torch.mul
-NUMBER = "Hidden scores become a number such as -100 or -1e4"
+LOUD = "a number in the place of minus infinity"
 for says, steps in (
-    *(
-        ("hidden scores become a number such as -1e4", {"hide": filled(x), "late": TIMES})
-        for x in (-2e4, -3e5, -1e7, -5e8)
-    ),
-    ("or get one added", {"hide": lambda s, m: s - 1e4 * ~m, "late": TIMES}),
-    ("or get one added", {"hide": lambda s, m: s - 1e8 * ~m, "late": TIMES}),
-    ("An empty row has weights that are not 0", {"hide": filled(1.0)}),
+    *((LOUD, {"hide": filled(x), "late": TIMES}) for x in (-2e4, -3e5, -1e7, -5e8)),
+    (LOUD, {"hide": lambda s, m: s - 1e4 * ~m, "late": TIMES}),
+    (LOUD, {"hide": lambda s, m: s - 1e8 * ~m, "late": TIMES}),
+    ("it should read nothing", {"hide": filled(1.0)}),
     ("equal weights to all keys", {"hide": filled(-1e9)}),
-    ("clamped at 0 before it is subtracted", {"softmax": largest_at_least(0.0)}),
-    ("is kept above one", {"softmax": largest_at_least(-1e6)}),
+    (LOUD, {"softmax": largest_at_least(0.0)}),
+    (LOUD, {"softmax": largest_at_least(-1e6)}),
     (
         "Two tensors meet whose axes differ",
         {"hide": lambda s, m: s.masked_fill(~m.squeeze(), -INF)},
@@ -116,11 +113,11 @@ for says, steps in (
     ),
     ("An empty row has weights that are not 0", {"late": lambda p, m: p.nan_to_num(1.0)}),
     (
-        "The weights of a row that is not empty sum to 0",
+        "the weights of query 2 sum to 0; they should sum to 1",
         {"late": lambda p, m: p.nan_to_num() * m.any(-1).all()},
     ),
-    ("The scale uses the number of samples", {"scale": lambda q, k: len(q) ** -0.5}),
-    ("The weights are right, the output is not", {"mix": lambda p, v: p @ v.flip(-2)}),
+    ("1.915 times as large", {"scale": lambda q, k: len(q) ** -0.5}),
+    ("The weights are right, so the fault lies behind them", {"mix": lambda p, v: p @ v.flip(-2)}),
 ):
     wrong("empty_row", says, row(**steps))
 right("empty_row", row(late=lambda p, m: torch.where(p.isnan(), 0.0, p)))
@@ -164,12 +161,12 @@ for *says, rules in (
     ("expected a ValueError, got TypeError", {"unknown": raising(TypeError("name"))}),
     ("expected a ValueError, got AssertionError", {"unknown": raising(AssertionError("name"))}),
     (
-        "unknown name does not raise a ValueError",
+        "No ValueError is raised",
         {"unknown": lambda x: torch.zeros(x.shape).bool()},
     ),
     (
         '"hidden" takes False as hidden',
-        "unknown name does not raise",
+        "no ValueError is raised",
         {"hidden": torch.clone, "unknown": lambda x: None},
     ),
 ):
@@ -183,7 +180,9 @@ def per_sample(align=lambda m: m[:, None] if m.dim() == 3 else m, hide=-INF, sca
     return lambda q, k, v, m: softmax((q @ k.mT * scale(q, k, v)).masked_fill(~align(m), hide)) @ v
 
 
-ONLY = "With masks of shape (n, m) and (batch, n, m) the output is right, with those of shape (batch, heads, n, m)"
+ONLY = (
+    "right with masks of shape (n, m) and (batch, n, m), but not with those of (batch, heads, n, m)"
+)
 for says, steps in (
     (ONLY, {"align": lambda m: m[:, None] if m.dim() == 3 else m[:1] if m.dim() == 4 else m}),
     (
@@ -195,17 +194,20 @@ for says, steps in (
         },
     ),
     (
-        "with those of shape (batch, n, m) it is not",
+        "but not with those of (batch, n, m)",
         {"align": lambda m: m.flip(0)[:, None] if m.dim() == 3 else m},
     ),
-    *((NUMBER, {"hide": x}) for x in (-2e3, -5e4, -5e7)),
-    ("The scale uses the number of samples", {"scale": lambda q, k, v: len(q) ** -0.5}),
+    *(("Hidden scores become a number", {"hide": x}) for x in (-2e3, -5e4, -5e7)),
+    ("1.155 times as large", {"scale": lambda q, k, v: len(q) ** -0.5}),
     (
         "an input is changed in place: mask",
         {"align": lambda m: m.unsqueeze_(1) if m.dim() == 3 else m},
     ),
-    ("float16", {"softmax": lambda s: s.bfloat16().softmax(-1).float()}),
-    ("Two mistakes at once", {"align": lambda m: m, "scale": lambda *_: 1.0}),
+    (
+        "the weights of query 1 sum to 1.003",
+        {"softmax": lambda s: s.bfloat16().softmax(-1).float()},
+    ),
+    ("it should give it none", {"align": lambda m: m, "scale": lambda *_: 1.0}),
 ):
     wrong("one_mask_per_sample", says, per_sample(**steps))
 right(

@@ -2,14 +2,12 @@
 
 import math
 
-import numpy as np
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Case, Exercise, Mistake, Mistakes
-from attncourse.grading.exercises.masks._told import Told, wrong_pair
-from attncourse.grading.mistakes import mistakes_of, rules
-from attncourse.grading.recipe import Given, Recipe, triangle
+from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.mistake import Mistake
 
 
 def cases(seed: int) -> list[Case]:
@@ -18,64 +16,60 @@ def cases(seed: int) -> list[Case]:
     return [Case(f"{n} queries, {m} keys", (n, m), gradients=False) for n, m in sizes]
 
 
-def given(n, m):
-    """Attention of n queries and m keys; only its mask is asked for."""
-    return Given(torch.zeros(n, 1), torch.zeros(m, 1), torch.zeros(m, 1), 0)
+@dataflow()
+def right(n, m):
+    queries = yield value("the numbers of the queries: n m", torch.arange(n)[:, None])
+    keys = yield value("the numbers of the keys: m", torch.arange(m))
+    return (yield value("the visible pairs: n m", keys <= queries))
 
 
-RIGHT = Recipe(given, mask=lambda scores, x: scores, answer=lambda o, w, s, x: x.visible)
-ACCEPTED = Accepted(lower_triangle=RIGHT)
+def triangle(n, m, diagonal=0):
+    return torch.ones(n, m).tril(diagonal) > 0
 
-
-@ACCEPTED.add
-def comparison_of_positions(n, m):
-    return torch.arange(m) <= torch.arange(n)[:, None]
-
-
-@ACCEPTED.add
-def loops(n, m):
-    mask = torch.zeros(n, m, dtype=torch.bool)
-    for i in range(n):
-        mask[i, : i + 1] = True
-    return mask
-
-
-@ACCEPTED.add
-def not_the_future(n, m):
-    return ~torch.triu(torch.ones(n, m), diagonal=1).bool()
-
-
-@ACCEPTED.add
-def nested_lists(n, m):
-    return torch.tensor([[j <= i for j in range(m)] for i in range(n)])
-
-
-@ACCEPTED.add
-def numpy_triangle(n, m):
-    return torch.from_numpy(np.tri(n, m, dtype=bool))
-
-
-MISTAKES = Mistakes(mistakes_of(RIGHT, rules, without=("top left",)))
-MISTAKES += [Mistake(says, answer) for says, answer in (
-    ("True marks the hidden pairs here; it must mark the pairs that may attend.",
-     lambda n, m: ~triangle(n, m, 0)),
-    ("The triangle is shifted by n - m; its corner is at query 0 and key 0.",
-     lambda n, m: triangle(n, m, n - m)),
-    ("The mask holds ones and zeros; its dtype must be torch.bool.", lambda n, m: torch.ones(n, m).tril()),
-    ("Zeros and minus infinities are a mask to be added; return booleans.",
-     lambda n, m: torch.full((n, m), -math.inf).triu(1)),
-    ("0 times minus infinity is NaN: multiplying a triangle by -inf spoils the visible pairs.",
-     lambda n, m: (1 - torch.ones(n, m).tril()) * -math.inf),
-    ("The shape is (m, n); the queries are the rows: (n, m).", lambda n, m: triangle(m, n, 0)),
-    ("The mask is transposed after it was built; its rows are the keys.", lambda n, m: triangle(n, m, 0).T),
-    ("The mask is m by m; the number of queries n is not used.", lambda n, m: triangle(m, m, 0)),
-    ("The mask has axes for batch and heads; return two axes (n, m), they broadcast.",
-     lambda n, m: triangle(n, m, 0)[None, None]),
-)]  # fmt: skip
 
 EXERCISE = Exercise(
     name="causal_mask",
-    judge=Told(spec.causal, cases, gradients=False, tells=wrong_pair),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
+    judge=Calls(spec.causal, cases, gradients=False),
+    right=right,
+    axes=("n m",),
+    ideas=[
+        Mistake(
+            "True marks the hidden pairs here; it must mark the pairs that may attend.",
+            lambda n, m: ~triangle(n, m),
+        ),
+        Mistake(
+            "Each query reads one key too far ahead; the last it reads is its own position.",
+            lambda n, m: triangle(n, m, 1),
+        ),
+        Mistake(
+            "The mask hides the query's own position; it reads up to itself.",
+            lambda n, m: triangle(n, m, -1),
+        ),
+        Mistake(
+            "The mask is turned around: it hides the past and shows the future.",
+            lambda n, m: ~triangle(n, m, -1),
+        ),
+        Mistake(
+            "The mask is aligned to the last key; here query i reads keys 0 to i.",
+            lambda n, m: triangle(n, m, m - n),
+        ),
+        Mistake(
+            "The triangle is shifted by n - m; its corner is at query 0 and key 0.",
+            lambda n, m: triangle(n, m, n - m),
+        ),
+        Mistake(
+            "There is no causal mask: a query reads later keys.",
+            lambda n, m: torch.ones(n, m) > 0,
+        ),
+        Mistake(
+            "The shape is (m, n); the queries are the rows: (n, m).", lambda n, m: triangle(m, n)
+        ),
+        Mistake("The mask is transposed; its rows are the keys.", lambda n, m: triangle(n, m).T),
+        Mistake("The mask is n by n; it has one column a key.", lambda n, m: triangle(n, n)),
+        Mistake("The mask is m by m; it has one row a query.", lambda n, m: triangle(m, m)),
+        Mistake(
+            "Zeros and minus infinities are a mask to be added; return booleans.",
+            lambda n, m: torch.full((n, m), -math.inf).triu(1),
+        ),
+    ],
 )
