@@ -230,6 +230,8 @@ def _of_order(made: Value, letter: str) -> Found:
     )
     if dim == -1 and made.number.dim() > 1:
         other = words(made.axes[-2])[0]
+        if other == one:
+            return
         yield f"in {x} the axes of {other} and {one} are exchanged.", lambda v: v.number.mT
 
 
@@ -273,8 +275,9 @@ def _of_numbers(made: Value, given: bool) -> Found:
     yield f"{x} go through an exponential.", _over(torch.exp)
     yield f"{x} go through a logarithm.", _over(torch.log)
     yield f"{x} go through a sigmoid.", _over(torch.sigmoid)
-    yield f"{x} go through a softmax.", _over(torch.softmax, -1)
-    yield f"{x} are divided by their sum.", lambda v: v.number / v.number.sum(-1, keepdim=True)
+    if made.number.dim() and made.number.size(-1) > 1:
+        yield f"{x} go through a softmax.", _over(torch.softmax, -1)
+        yield f"{x} are divided by their sum.", lambda v: v.number / v.number.sum(-1, keepdim=True)
     yield f"{x} are taken from 1.", lambda v: 1 - v.number
     yield f"negative numbers among {x} become 0.", _over(torch.relu)
     if given:

@@ -65,10 +65,6 @@ def output(change):
     return answer
 
 
-def wrong_where(found):
-    return output(lambda x, q: x + 0.3 * x.abs().amax() * torch.rand(x.shape[-1]) * found(q))
-
-
 def loud(q):
     return bool(q.abs().max() > 100)
 
@@ -106,8 +102,6 @@ SWAPPED, ALONE = "stand in another order.", "only this one does not"
         (output(lambda x, q: x.mT.contiguous().view(x.shape)), "", (ORDER, ONES)),
         (lambda *x: attention(*x)[::-1], "The results are right, but stand in another order.", (ORDER,)),
         (lambda *x: tuple(2 * y for y in attention(*x)[::-1]), "", (SWAPPED,)),
-        (wrong_where(loud), f"{ALONE}: large scores.", ()),
-        (wrong_where(lambda q: not loud(q)), "", (ALONE,)),
     ],
 )  # fmt: skip
 def test_a_sentence_is_true_of_what_hears_it(answer, said, never):
@@ -119,7 +113,7 @@ def test_a_sentence_is_true_of_what_hears_it(answer, said, never):
 
 
 TABLES = Calls(
-    lambda x: x, lambda seed: [Case(f"{n} tokens", (torch.randn(2, 3, n, 5),)) for n in (4, 6)]
+    lambda x: x, lambda seed: [Case(f"{n} tokens", (torch.randn(2, 3, n, 5),)) for n in (4, 6, 7)]
 )
 ALONE_DIGITS = "Numbers end at 0.5: those that should be larger are 0.5."
 
@@ -138,6 +132,7 @@ ALONE_DIGITS = "Numbers end at 0.5: those that should be larger are 0.5."
         (lambda x: x.clamp(max=0.5), ALONE_DIGITS),
         (lambda x: x + torch.eye(x.size(-2), 5), "all that is wrong stands where the number of the feature is equal to that of the token"),
         (lambda x: torch.cat([x[:, :2], 7 * x[:, 2:]], 1).pow(2).sqrt() * x.sign(), "all that is wrong stands at head 2; the rest is right."),
+        (lambda x: x + (x.size(2) == 6) * x.sin().relu(), "only this one does not: 6 tokens."),
         (lambda x: x.nope(), "raised AttributeError: 'Tensor' object has no attribute 'nope'; in line"),
         (lambda x: x if nobody else x, "A name is used that nothing has been given"),  # noqa: F821
     ],
@@ -158,10 +153,9 @@ def test_the_first_step_that_is_not_computed_is_named():
     judge = Calls(
         normalized, lambda seed: [Case("3 tokens", (torch.randn(3, 7),), gradients=False)]
     )
+
     def loops(x):
-        return torch.stack(
-            [(r - r.mean()) / ((r - r.mean()).square().sum() + 1).sqrt() for r in x]
-        )
+        return torch.stack([(r - r.mean()) / ((r - r.mean()).square().sum() + 1).sqrt() for r in x])
 
     said = tiny(judge, normalized).grade(loops).findings[0]
     assert said.startswith(

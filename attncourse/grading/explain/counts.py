@@ -1,8 +1,9 @@
 """By which factor or term is a number off? For predictions, and for functions that return counts."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -96,3 +97,36 @@ def predicted(tells: Callable[[float], str]) -> Callable[[Asked], str]:
         return tells(number) if math.isfinite(number) else unknown
 
     return explainer
+
+
+def each_predicted(
+    questions: Sequence[str], tells: Callable[[int, float], str]
+) -> Callable[[Asked], str]:
+    """An explainer for several predicted numbers: a sentence on each that is wrong.
+
+    Args:
+        questions: what each number is asked for, in a few words.
+        tells: (which number, a finite value of it) -> a sentence.
+    """
+
+    def explainer(asked: Asked) -> str:
+        found, right = asked.seen.get("the number"), asked.expected["the number"]
+        if not isinstance(found, Close) or found.value.shape != right.value.shape:
+            return ""
+        pairs = zip(right.value.tolist(), found.value.tolist(), strict=True)
+        told = [
+            f"Number {k + 1} ({questions[k]}): {_told(right, number, partial(tells, k))}"
+            for k, (right, number) in enumerate(pairs)
+            if not math.isclose(number, right, rel_tol=found.rtol, abs_tol=found.atol)
+        ]
+        return " ".join(told)
+
+    return explainer
+
+
+def _told(right: float, number: float, tells: Callable[[float], str]) -> str:
+    if not math.isfinite(number):
+        return "this is NaN or infinite."
+    if abs(number - right) < 0.02 * abs(right):
+        return "this is close, but all digits count."
+    return tells(number) or f"this is too {'small' if number < right else 'large'}."

@@ -9,7 +9,7 @@ from attncourse.grading.axes import words
 from attncourse.grading.compare import ATOL, RTOL, difference, plain, same
 from attncourse.grading.explain.asked import Asked, axis_names, labels, tensors
 from attncourse.grading.explain.relations import one_factor
-from attncourse.grading.explain.steps import missing_step
+from attncourse.grading.explain.steps import ALL_MADE, missing_step
 
 ONLY_LOUD = (
     "Ordinary scores give the right result, large ones do not. Something depends on their size: an "
@@ -58,7 +58,9 @@ def some_right(asked: Asked) -> str:
     if 2 * len(asked.wrong) <= len(asked.calls):
         return ""
     says = wrong_results(asked)
-    return f"{says} {missing_step(asked)}".strip() if says.startswith("Right") else ""
+    step = missing_step(asked) if says.startswith("Right") else ""
+    further = "" if step.endswith(ALL_MADE) else step
+    return f"{says} {further}".strip() if says.startswith("Right") else ""
 
 
 def _how_wrong(name: str, wrong: list, calls: list, factor: float | None) -> str:

@@ -30,14 +30,18 @@ for x in (-10.0, -40.0, -80.0):
     wrong("decay_mask", "later", "0", table(fill=x))
 for x in (-3.0, -10.0, -20.0, -50.0):
     wrong("decay_mask", "number", table(logs=lambda g, x=x: g.clamp(min=x)) if x == -3 else table(running=lambda t, x=x: t.clamp(min=x)))  # fmt: skip
-wrong("decay_mask", "log-decays are clamped", table(logs=lambda g: g.clamp(min=-20.0)))
-wrong("decay_mask", "sums of log-decays are clamped", table(sums=lambda s: s.clamp(-30.0, 30.0)))
+wrong("decay_mask", "the logarithms of the numbers", table(logs=lambda g: g.clamp(min=-20.0)))
+wrong("decay_mask", "the logarithms of the numbers", table(sums=lambda s: s.clamp(-30.0, 30.0)))
 for x in (1e-6, 1e-9):
-    wrong("decay_mask", "Token 1 comes later" if x == 1e-9 else "a small number", table(finish=lambda t, x=x: t.clamp(min=x)))  # fmt: skip
+    wrong("decay_mask", "later tokens count exactly 0", table(finish=lambda t, x=x: t.clamp(min=x)))  # fmt: skip
 for x in (1e-3, 1e-6):
-    wrong("decay_mask", "cut off or added", table(finish=lambda t, x=x: t.where(t > x, 0.0)))
-wrong("decay_mask", "should have faded by tokens 1 to 6", table(finish=lambda t: t.triu(-5)))
-wrong("decay_mask", "Is something rounded", table(logs=lambda g: g.bfloat16().float()), never="results are right")  # fmt: skip
+    wrong(
+        "decay_mask",
+        "the logarithms of the numbers",
+        table(finish=lambda t, x=x: t.where(t > x, 0.0)),
+    )
+wrong("decay_mask", "only this one does not: only token 2 of 9", table(finish=lambda t: t.triu(-5)))
+wrong("decay_mask", "rounded", table(logs=lambda g: g.bfloat16().float()), never="results are right")  # fmt: skip
 
 
 @wrong("decay_mask", "NaN", "Hide them first")
@@ -60,14 +64,18 @@ def step(keep=torch.exp, change=same, beta=same, finish=lambda *both: both, key=
 
 right("delta_step", step())
 for x in (-3.0, -10.0, -40.0):
-    wrong("delta_step", "log_decay is clamped" if x == -10 else "everything is forgotten", step(lambda g, x=x: g.clamp(min=x).exp()))  # fmt: skip
+    wrong("delta_step", "everything is forgotten" , step(lambda g, x=x: g.clamp(min=x).exp()))  # fmt: skip
 for x in (1.0, 10.0, 50.0):
-    wrong("delta_step", "difference is clamped", step(change=lambda y, x=x: y.clamp(-x, x)))
-wrong("delta_step", "1.33 * key outer", step(beta=torch.exp), never="another key")
-wrong("delta_step", "Is something rounded", step(finish=lambda o, s: (o, s.round(decimals=2))), never="results are right")  # fmt: skip
+    wrong(
+        "delta_step",
+        "answers of the faded state to the key are among",
+        step(change=lambda y, x=x: y.clamp(-x, x)),
+    )
+wrong("delta_step", "betas go through an exponential", step(beta=torch.exp))
+wrong("delta_step", "Right in all calls: the output", step(finish=lambda o, s: (o, s.round(decimals=2))), never="results are right")  # fmt: skip
 wrong("delta_step", "no gradient flows back to value", step(change=torch.detach))
-wrong("delta_step", "should be (1, 2, 4)", step(finish=lambda o, s: (o.squeeze(0), s)))
-wrong("delta_step", "another key", step(key=torch.relu))
+wrong("delta_step", "axes of size 1 are missing", step(finish=lambda o, s: (o.squeeze(0), s)))
+wrong("delta_step", "Negative numbers among the keys become 0", step(key=torch.relu))
 
 
 @wrong("delta_step", "changed in place: beta", never="gradient")
@@ -93,14 +101,19 @@ def chunk(fill=-math.inf, logs=same, writes=same, width=lambda q, v: q.size(-1),
 
 right("repair_decay", chunk())
 for x in (-10.0, -20.0, -50.0):
-    wrong("repair_decay", "were hidden right in the code as found", chunk(fill=x))
-    wrong("repair_decay", "log-decays are clamped", chunk(logs=lambda g, x=x: g.clamp(min=x)))
-wrong("repair_decay", "width of the value", chunk(width=lambda q, v: v.size(-1)))
-wrong("repair_decay", "gradient of log_decay is not", chunk(writes=torch.detach))
-wrong("repair_decay", "should be (1, 1, 5, 3)", chunk(finish=lambda o, s: (o.squeeze(1), s)))
+    wrong(
+        "repair_decay",
+        "4 tokens" if x == -10 else "very large",
+        chunk(fill=x),
+        never="Is something rounded",
+    )
+    wrong("repair_decay", "very strong decay", chunk(logs=lambda g, x=x: g.clamp(min=x)))
+wrong("repair_decay", "Right in all calls: the new state", chunk(width=lambda q, v: v.size(-1)))
+wrong("repair_decay", "No gradient flows through the exponents", chunk(writes=torch.detach))
+wrong("repair_decay", "axes of size 1 are missing", chunk(finish=lambda o, s: (o.squeeze(1), s)))
 
 
-@wrong("repair_decay", "no exponent should be above 0")
+@wrong("repair_decay", "NaN or infinite numbers here: very strong decay")
 def factors_in_float64(query, key, value, log_decay, state):
     total = log_decay.double().cumsum(-1)[..., None]
     q, k, v = query * total.exp() / math.sqrt(query.size(-1)), key * (-total).exp(), value.double()

@@ -80,7 +80,9 @@ EXERCISE = Exercise(
         Mistake(
             "exp is taken before later tokens are hidden: where it is infinite, 0 times infinity or "
             "its gradient is NaN. Hide them first.",
-            lambda logs: (s := logs.cumsum(-1), (s[..., :, None] - s[..., None, :]).exp().tril())[1],
+            lambda logs: (s := logs.cumsum(-1), (s[..., :, None] - s[..., None, :]).exp().tril())[
+                1
+            ],
         ),
         Mistake(
             "Exponentials of running sums are divided: for strong decays that is 0 / 0. Subtract "

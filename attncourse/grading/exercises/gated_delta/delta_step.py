@@ -1,18 +1,15 @@
 """Exercise delta_step: one token of the gated delta rule."""
 
-import math
-
 import torch
 import torch.nn.functional as F
 
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes
-from attncourse.grading.exercises.gated_delta._steps import Step, Steps, behind, outer, read
-from attncourse.grading.exercises.gated_delta._token import RARE, SLIPS
+from attncourse.grading.dataflow import dataflow, named
+from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.explain.mixtures import mixture
 from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.observe import Case
-from attncourse.grading.slips import alone
+from attncourse.spec import state_space
 
-CALLS = (  # what is special, b h d e, beta, log-decay, gradients
+CALLS = (  # special about the call, b h d e, beta, log-decay, gradients
     ("2 samples, 3 heads, a state of 4 by 5", (2, 3, 4, 5), None, None, True),
     ("beta = 1, no decay, a key of length 1", (1, 2, 3, 4), 1.0, 0.0, False),
     ("an empty state", (2, 1, 3, 5), None, None, False),
@@ -28,19 +25,26 @@ def cases(seed: int) -> list[Case]:
     g, found = seeded(seed), []
     for what, (b, h, d, e), beta, log, gradients in CALLS:
         state, query, key, value = normal(g, (b, h, d, e), (b, h, d), (b, h, d), (b, h, e))
-        strength, logs = (
-            0.2 + 0.6 * torch.rand(b, h, generator=g),
-            -0.2 - torch.rand(b, h, generator=g),
-        )
-        strength = strength if beta is None else torch.full((b, h), beta)
-        logs = logs if log is None else torch.full((b, h), log)
+        drawn, faded = torch.rand(2, b, h, generator=g)
+        strength = 0.2 + 0.6 * drawn if beta is None else torch.full((b, h), beta)
+        logs = -0.2 - faded if log is None else torch.full((b, h), log)
         if "length" in what:
             key = F.normalize(key, dim=-1) * (3 if "length 3" in what else 1)
-        state *= 1e25 if "very large" in what else 50 if "large" in what else 1
-        if "empty" in what:
-            state = torch.zeros_like(state)
+        state *= 0 if "empty" in what else 1e25 if "very" in what else 50 if "large" in what else 1
         found.append(Case(what, (state, query, key, value, strength, logs), gradients=gradients))
     return found
+
+
+def behind(state, query, key, value, log_decay, beta=None):
+    """The loops of the course, behind a state: d tokens with the axes as keys write it, one row each."""
+    b, h, d, e = state.shape
+    n, rows = key.size(2), torch.eye(d, dtype=state.dtype).expand(b, h, d, d)
+    logs = torch.cat([state.new_zeros(b, h, d), log_decay], 2)
+    if beta is not None:
+        beta = torch.cat([state.new_ones(b, h, d), beta], 2)
+    query, key = (torch.cat([rows, x], 2) for x in (query, key))
+    output, last = state_space(query, key, torch.cat([state, value], 2), logs, beta)
+    return output[:, :, -n:], last
 
 
 def definition(state, query, key, value, beta, log_decay):
@@ -50,83 +54,32 @@ def definition(state, query, key, value, beta, log_decay):
     return output[:, :, 0], last
 
 
-RIGHT = Step()
-ACCEPTED = Accepted(steps=RIGHT)
-
-
-@ACCEPTED.add
-def einsum_and_lists(state, query, key, value, beta, log_decay):
-    faded = torch.einsum("bhde,bh->bhde", state, log_decay.exp())
-    error = value - torch.einsum("bhd,bhde->bhe", key, faded)
-    new = faded + torch.einsum("bh,bhd,bhe->bhde", beta, key, error)
-    return [torch.einsum("bhd,bhde->bhe", query, new) / math.sqrt(query.shape[-1]), new]
-
-
-@ACCEPTED.add
-def a_matrix_that_erases(state, query, key, value, beta, log_decay):
-    """(I - beta k k^T) times the faded state, and then beta k v^T."""
-    d = key.size(-1)
-    erase = torch.eye(d) - beta[..., None, None] * key[..., :, None] @ key[..., None, :]
-    new = log_decay.exp()[..., None, None] * (erase @ state)
-    new = new + (beta[..., None] * key)[..., :, None] @ value[..., None, :]
-    return (query.unsqueeze(-2) @ new).squeeze(-2) * d**-0.5, new
-
-
-@ACCEPTED.add
-def transposed_state_in_float64(state, query, key, value, beta, log_decay):
-    """Values as rows, as some papers write it."""
-    s = (state.double() * torch.exp(log_decay.double()).reshape(*beta.shape, 1, 1)).mT
-    k, v = key.double().unsqueeze(-1), value.double().unsqueeze(-1)
-    s = s - beta[..., None, None] * (s @ k - v) @ k.mT
-    return (s @ query.double().unsqueeze(-1)).squeeze(-1) / query.size(-1) ** 0.5, s.mT
-
-
-@ACCEPTED.add
-def head_by_head(state, query, key, value, beta, log_decay):
-    outputs, states = [], []
-    for s, q, k, v, w, g in zip(*(x.flatten(0, 1) for x in (state, query, key, value, beta, log_decay)), strict=True):  # fmt: skip
-        s = s * math.e**g
-        s = torch.addr(s, k, w * (v - s.t() @ k))
-        states.append(s)
-        outputs.append(torch.mv(s.t(), q) / len(q) ** 0.5)
-    return torch.stack(outputs).view_as(value), torch.stack(states).view_as(state)
-
-
-@ACCEPTED.add
-def output_without_the_new_state(state, query, key, value, beta, log_decay):
-    """The query reads the faded state, and of what is written its product with the key."""
-    faded = torch.mul(state, log_decay.exp()[:, :, None, None])
-    added = (value - (key[..., None] * faded).sum(-2)) * beta[..., None]
-    output = (query[..., None] * faded).sum(-2) + (query * key).sum(-1, keepdim=True) * added
-    return output / torch.tensor(query.size(-1)).sqrt(), faded + key[..., None] * added[
-        ..., None, :
-    ]
-
-
-MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in SLIPS)
-MISTAKES += alone(RIGHT.but(says, **steps) for says, steps in RARE)
-
-
-@MISTAKES.add(
-    "beta and the decay are exchanged: exp(log_decay) is what is kept, beta is what is written."
-)
-def exchanged(state, query, key, value, beta, log_decay):
-    return RIGHT(state, query, key, value, log_decay.exp(), beta.log())
-
-
-@MISTAKES.add("The output is the difference; the output is what the new state says at the query.")
-def difference_as_output(state, query, key, value, beta, log_decay):
-    said = read(key, log_decay.exp()[..., None, None] * state)
-    return value - said, RIGHT(state, query, key, value, beta, log_decay)[1]
-
-
-@MISTAKES.add("The state is changed in place; the caller finds it changed.")
-def in_place(state, query, key, value, beta, log_decay):
-    state *= log_decay.exp()[..., None, None]
-    state += outer(key, beta[..., None] * (value - read(key, state)))
-    return read(query, state) / query.size(-1) ** 0.5, state
+@dataflow(
+    state="the numbers of the old state: b h d e", query="the queries: b h d",
+    key="the keys: b h d", value="the values: b h e", beta="the betas: b h",
+)  # fmt: skip
+def right(state, query, key, value, beta, log_decay):
+    keep = yield named("the factors exp(log_decay): b h", log_decay.exp())
+    faded = yield named("the numbers of the faded state: b h d e", keep[..., None, None] * state)
+    said = yield named("the answers of the faded state to the key: b h e",
+                       (key[..., None, :] @ faded)[..., 0, :])  # fmt: skip
+    erased = yield named("key times what the faded state says: b h d e",
+                         key[..., None] * said[..., None, :])  # fmt: skip
+    written = yield named("key times value: b h d e", key[..., None] * value[..., None, :])
+    change = yield named("beta times their difference: b h d e",
+                         beta[..., None, None] * (written - erased))  # fmt: skip
+    new = yield named("the numbers of the new state: b h d e", faded + change)
+    read = yield named("the products of query and new state: b h e",
+                       (query[..., None, :] @ new)[..., 0, :])  # fmt: skip
+    return read / query.size(-1) ** 0.5, new
 
 
 EXERCISE = Exercise(
-    name="delta_step", judge=Steps(definition, cases), accepted=ACCEPTED, mistakes=MISTAKES
+    name="delta_step",
+    judge=Calls(definition, cases),
+    right=right,
+    axes=("b h e", "b h d e"),
+    results=("the output", "the new state"),
+    measures=("gradients",),
+    explain=(mixture("state", "key times what the faded state says", "key times value"),),
 )

@@ -2,12 +2,11 @@
 
 import math
 
-import numpy as np
 import torch
 
-from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
-from attncourse.grading.exercises.gated_delta._memories import GUIDES, QUESTIONS, SLIPS
+from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.explain.counts import each_predicted
+from attncourse.grading.mistake import Mistake
 from attncourse.spec import state_space
 
 A, B, C = (1.0, 0.0), (0.0, 1.0), (0.6, 0.8)
@@ -25,86 +24,69 @@ def says(question: tuple[float, float], writes: int, beta: float | None = None) 
     return float(torch.tensor(question, dtype=torch.float64) @ state[0, 0, :, 0])
 
 
+ASKED = (  # in a few words, the arguments of `says`, and the thought that leads to the number
+    ("adding, a", (A, 3), "All values of which a part is heard at a are added."),
+    ("delta, a", (A, 3, 1.0),
+     "With beta = 1 the last token with this key decides what is said there."),
+    ("beta one half, a", (A, 3, 0.5),
+     "Token 0 writes half of the difference between 8 and nothing, and token 2 half of the "
+     "difference to what then stands there."),
+    ("delta, c", (C, 4, 1.0),
+     "With beta = 1 the memory says the value of c at c, right behind its token."),
+    ("delta, a behind c", (A, 4, 1.0),
+     "Of the difference that c writes, to what was said at c, 0.6 lands at a."),
+    ("adding, c", (C, 4),
+     "Of what stands at a c hears 0.6, of what stands at b 0.8, and its own value wholly."),
+)  # fmt: skip
+OTHERS = {  # questions whose right number may stand in the place of another one's
+    **{f"what an adding memory says at {name}": (key, 4) for name, key in zip("abc", (A, B, C))},  # noqa: B905
+    "what an adding memory says at a behind token 0": (A, 1),
+    "what the delta rule with beta = 1 says at a behind token 0": (A, 1, 1.0),
+    "what the delta rule with beta = 1/2 says at a behind token 0": (A, 1, 0.5),
+    "what the delta rule with beta = 1 says at c before c is written": (C, 3, 1.0),
+    "what an adding memory says at c before c is written": (C, 3),
+    "what the delta rule with beta = 1 says at b behind c": (B, 4, 1.0),
+    **{f"what the delta rule with beta = 1/2 says at {name} behind c": (key, 4, 0.5)
+       for name, key in zip("ac", (A, C))},  # noqa: B905
+    **{f"the answer to '{name}'": question for name, question, _ in ASKED},
+}  # fmt: skip
+
+
 def right() -> tuple[float, ...]:
     """The six numbers, by the loops of the course."""
-    return (
-        says(A, 3),
-        says(A, 3, 1.0),
-        says(A, 3, 0.5),
-        says(C, 4, 1.0),
-        says(A, 4, 1.0),
-        says(C, 4),
-    )
+    return tuple(says(*question) for _, question, _ in ASKED)
+
+
+def told(place: int, number: float) -> str:
+    """Which other question a number answers, and what leads to the right one."""
+    found = (name for name, x in OTHERS.items() if math.isclose(says(*x), number, rel_tol=1e-6))
+    other = next(found, "")
+    size = "small" if number < right()[place] else "large"
+    this = f"this is {other}" if other else f"this is too {size}"
+    return f"{this}. {ASKED[place][2]}"
 
 
 RIGHT = right()
-ACCEPTED = Accepted(
-    a_tuple=(10, 2, 3, 11, 5, 21.8),
-    a_list_of_floats=[10.0, 2.0, 3.0, 11.0, 5.0, 21.8],
-    a_tensor=torch.tensor([10, 2, 3, 11, 5, 21.8]),
-    numpy=np.array([8 + 2, 2, 4 + 0.5 * (2 - 4), 11, 2 + 0.6 * (11 - 6), 11 + 0.6 * 10 + 0.8 * 6]),
-    tensors_in_a_list=[torch.tensor(x) for x in (10.0, 2.0, 3.0, 11.0, 5.0, 21.8)],
-)
-
-
-class Each(Number):
-    """`Number` for several, which knows the slips of each, however many are made at once."""
-
-    def notice(self, expected, seen, seed: int) -> str:
-        found = seen["the number"]
-        if not isinstance(found, Close) or found.value.shape != (len(RIGHT),):
-            return ""
-        told = []
-        for k, number in enumerate(found.value.tolist()):
-            if not math.isclose(number, RIGHT[k], rel_tol=1e-6):
-                told.append(f"Number {k + 1} ({QUESTIONS[k]}): {slip(k, number)}")
-        return " ".join(told)
-
-
-def slip(k: int, number: float) -> str:
-    """What is known of a wrong number, or that nothing is."""
-    known = [x for x, wrong in SLIPS[k] if math.isclose(number, wrong, rel_tol=1e-6, abs_tol=1e-6)]
-    if known:
-        return known[0]
-    if math.isnan(number):
-        return "this is NaN."
-    if abs(number - RIGHT[k]) < 0.02 * RIGHT[k]:
-        return "this is close, but all digits count."
-    return f"this is too {'small' if number < RIGHT[k] else 'large'}. {GUIDES[k]}"
-
-
-def instead(k: int, wrong: float) -> list[float]:
-    """The right numbers but for one."""
-    return [*RIGHT[:k], wrong, *RIGHT[k + 1 :]]
-
-
-def other(*numbers: float) -> list[float]:
-    """The right numbers where a None stands."""
-    return [x if new is None else new for x, new in zip(RIGHT, numbers, strict=True)]
-
-
-MISTAKES = Mistakes(
-    Mistake(f"Number {k + 1} ({QUESTIONS[k]}): {says}", instead(k, wrong))
-    for k, slips in enumerate(SLIPS)
-    for says, wrong in slips
-)
-MISTAKES += [Mistake(says, numbers) for says, numbers in (
-    ("All memories add here; in the questions 2 to 5 the delta rule writes the difference to what the memory says already.", other(None, 10, 10, 21.8, 16.6, None)),
-    ("All memories add here, and beta = 1/2 halves the values; the delta rule writes differences.", other(None, 10, 5, 21.8, 16.6, None)),
-    ("The adding memory replaces here, too: in questions 1 and 6 the values are added.", other(2, None, None, None, None, 11)),
-    ("All keys are taken to be orthogonal; c hears 0.6 of a and 0.8 of b, and what is written at c lands at a and b.", other(None, None, None, None, 2, 11)),
-    ("Questions 4 and 5 are exchanged: first c, then a.", other(None, None, None, 5, 11, None)),
-    ("Questions 2 and 3 are exchanged: first beta = 1, then beta = 1/2.", other(None, 3, 2, None, None, None)),
-    ("The adding memory and the delta rule are exchanged.", other(2, 10, None, 21.8, 16.6, 11)),
-    ("The order is turned around; the first question comes first.", RIGHT[::-1]),
-    ("Only five numbers are given, the last one is missing; give six.", RIGHT[:5]),
-    ("Only five numbers are given, the first one is missing; give six.", RIGHT[1:]),
-    ("Only three numbers are given, behind three tokens; three more are asked behind the fourth.", RIGHT[:3]),
-    ("One number is given; give six.", RIGHT[0]),
-    ("All numbers are divided by sqrt(2), as if scaled by the width of the keys; the memory is asked without a scale.", [x / math.sqrt(2) for x in RIGHT]),
-    ("All numbers are halved; beta is 1/2 in question 3 only.", [x / 2 for x in RIGHT]),
-)]  # fmt: skip
-
 EXERCISE = Exercise(
-    name="overwrite", answer="answers", judge=Each(right), accepted=ACCEPTED, mistakes=MISTAKES
+    name="overwrite",
+    answer="answers",
+    judge=Number(right),
+    right=RIGHT,
+    asks_for="number",
+    explain=(each_predicted([name for name, *_ in ASKED], told),),
+    ideas=[
+        Mistake("The order is turned around; the first question comes first.", RIGHT[::-1]),
+        Mistake("Only five numbers are given, the last one is missing; give six.", RIGHT[:5]),
+        Mistake("Only three are given, behind three tokens; three more are asked.", RIGHT[:3]),
+        Mistake(
+            "All numbers are divided by sqrt(2), as if scaled by the width of the keys; the memory "
+            "is asked without a scale.",
+            [x / math.sqrt(2) for x in RIGHT],
+        ),
+        Mistake(
+            "All keys are taken to be orthogonal; c hears 0.6 of a and 0.8 of b, and what is "
+            "written at c lands at a and b.",
+            [*RIGHT[:4], 2, 11],
+        ),
+    ],
 )

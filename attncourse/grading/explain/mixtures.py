@@ -1,0 +1,67 @@
+"""Of which tables is a result the sum, and with which factors? For states, and other sums of named values."""
+
+from collections.abc import Callable, Sequence
+from inspect import signature
+
+import torch
+from torch import Tensor
+
+from attncourse.grading.compare import difference, plain
+from attncourse.grading.explain.asked import Asked, Wrong, tensors
+
+NEAR = 1e-3
+
+
+def mixture(*names: str) -> Callable[[Asked], str]:
+    """An explainer that tells the factors of the first wrong result, where these values add up to it.
+
+    Args:
+        names: of arguments, and of values of the right `Dataflow`, that have the shape of the result.
+    """
+
+    def explainer(asked: Asked) -> str:
+        for call in asked.shaped:
+            for number, (right, seen) in enumerate(tensors(call.expected, call.seen)):
+                if difference(right, seen) and (says := _of(asked, call, right, seen, number)):
+                    return says
+        return ""
+
+    def _of(asked: Asked, call: Wrong, right: Tensor, seen: Tensor, number: int) -> str:
+        parts = [x for x in _values(asked, call, names) if x.shape == right.shape]
+        if call.case is None or len(parts) < len(names):
+            return ""
+        apart = ~torch.isclose(seen.double(), right.double(), rtol=NEAR, atol=1e-4)
+        place = tuple(apart.nonzero()[0].tolist()[:2])  # a sample and a head
+        basis = torch.stack([x[place].flatten().double() for x in parts], 1)
+        is_, should = (_factors(basis, x[place].flatten().double()) for x in (seen, right))
+        if is_ is None or should is None:
+            return ""
+        result = (asked.exercise.results or ("the result",))[number]
+        return (
+            f"In the call '{call.label}', sample {place[0]}, head {place[1]}, {result} is "
+            f"{_sum(is_, names)}; it should be {_sum(should, names)}."
+        )
+
+    return explainer
+
+
+def _values(asked: Asked, call: Wrong, names: tuple[str, ...]) -> list[Tensor]:
+    """The arguments and named values of a call that are called so."""
+    arguments = dict(zip(signature(asked.judge.spec).parameters, call.case.args, strict=False))
+    made = asked.exercise.right.values(*call.case.args, **call.case.kwargs)
+    known = arguments | {x.called: x.number for x in made}
+    return [known[name] for name in names if plain(known.get(name))]
+
+
+def _factors(basis: Tensor, number: Tensor) -> list[float] | None:
+    """The factors with which the columns add up to the number, if they do so in one way only."""
+    if len(number) <= basis.size(1) or torch.linalg.matrix_rank(basis, rtol=1e-4) < basis.size(1):
+        return None
+    factors = torch.linalg.lstsq(basis, number[:, None], driver="gelsd").solution[:, 0]
+    fits = torch.allclose(basis @ factors, number, rtol=NEAR, atol=NEAR)
+    return [round(x, 3) for x in factors.tolist()] if fits else None
+
+
+def _sum(factors: list[float], names: Sequence[str]) -> str:
+    parts = [f"{x:g} times {name}" for x, name in zip(factors, names, strict=True) if x]
+    return " plus ".join(parts).replace("plus -", "minus ") or "0"
