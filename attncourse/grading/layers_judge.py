@@ -1,7 +1,7 @@
 """Judges layers: what does one store, and what does it compute and learn with known parameters?"""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from attncourse.grading.callable import takes, takes_what
 from attncourse.grading.compare import Raised
 from attncourse.grading.inputs import seeded
+from attncourse.grading.judges import Facts
 from attncourse.grading.observe import Case, NotAttempted, calls_of, observe_call, run
 from attncourse.grading.recipe import Recipe
 
@@ -21,12 +22,13 @@ class Layers:
 
     Args:
         definition: builds the right layers, slow and obvious.
-        names: of the arguments of the constructor, ``"embed_dim num_heads"``; embed_dim comes first.
-        sizes: (what is special, these arguments, (batch, n), how loud x is) for each layer. Loud is a
-            factor, or a function that changes x and the parameters; unless it is 1 only the results are
-            compared.
+        names: of the arguments of the constructor, ``"embed_dim num_heads"``; the width first.
+        sizes: (special, arguments, (batch, n), how loud x is) for each layer. Loud is a
+            factor, or a function that changes x and the parameters; unless it is 1, only results
+            are compared.
         drawn: makes sizes that no list knows of three numbers between 2 and 4.
         calls: ``calls(n, seed)`` lists how ``forward`` is called: what follows x, as `Case`.
+        also: what else must hold of the class.
     """
 
     definition: Callable[..., nn.Module]
@@ -34,6 +36,7 @@ class Layers:
     sizes: tuple[tuple[str, tuple[int, ...], tuple[int, int], float | Callable], ...]
     drawn: Callable[..., tuple[int, ...]]
     calls: Callable[[int, int], list[Case]]
+    also: Facts | None = None
 
     def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
         if isinstance(answer, nn.Module):
@@ -48,21 +51,33 @@ class Layers:
             yield "is a class", f"it is built with ({wanted}), but yours takes {takes_what(answer)}"
             return
         yield "is a class", True
-        three = torch.randint(2, 5, (3,), generator=seeded(seed, "sizes")).tolist()
-        drawn = ", sizes drawn at random", self.drawn(*three), (3, 5), 0.5
-        for number, (what, sizes, *rest) in enumerate((*self.sizes, drawn)):
-            each = zip(self.names.split(), sizes, strict=True)
-            label = ", ".join(f"{name} {size}" for name, size in each) + what
+        for number, (label, sizes, shape, loud) in enumerate(self.layers(seed)):
             try:
-                yield from self._look(answer, label, sizes, *rest, seed)
+                yield from self._look(answer, label, sizes, shape, loud, seed)
             except NotAttempted:
                 if not number:
                     raise
                 # Other layers gave results, so this is no stub any more.
                 yield f"{label}, layer", Raised("NotImplementedError", "")
+        if self.also:
+            yield from self.also.observe(answer, seed)
+
+    def layers(self, seed: int) -> list[tuple[str, tuple[int, ...], tuple[int, int], Any]]:
+        """(label, arguments of the constructor, (batch, n), how loud x is) for each layer."""
+        three = torch.randint(2, 5, (3,), generator=seeded(seed, "sizes")).tolist()
+        drawn = ", sizes drawn at random", self.drawn(*three), (3, 5), 0.5
+        return [
+            (self.called(sizes) + what, sizes, *rest) for what, sizes, *rest in (*self.sizes, drawn)
+        ]
+
+    def called(self, sizes: tuple[int, ...]) -> str:
+        """A layer by the arguments of its constructor."""
+        each = zip(self.names.split(), sizes, strict=True)
+        return ", ".join(f"{name} {size}" for name, size in each)
 
     def expected(self, seed: int) -> dict[str, Any]:
-        return dict(self.observe(self.definition, seed))
+        right = replace(self, also=None).observe(self.definition, seed)
+        return dict(right) | (self.also.expected(seed) if self.also else {})
 
     def _look(self, answer, label, sizes, shape, loud, seed) -> Iterator[tuple[str, Any]]:
         """One layer: how many numbers it stores and where; outputs and gradients."""
@@ -83,11 +98,25 @@ class Layers:
             run(loud, x, known)
         else:
             x *= loud
+        yield from self.called_with(layer, x, known, label, seed, loud == 1)
+
+    def called_with(
+        self,
+        layer: nn.Module,
+        x: Tensor,
+        known: dict[str, Tensor],
+        label: str,
+        seed: int,
+        gradients: bool,
+    ) -> Iterator[tuple[str, Any]]:
+        """What a layer with these parameters makes of x in evaluation, in all calls."""
+        stored = dict(layer.named_parameters())
         for name, p in stored.items():
             p.data = known[name].clone()
-        calls = self.calls(shape[1], seed)
+        calls = self.calls(x.size(1), seed)
+        layer.eval()
         cases = [Case(label + c.label, (x, *c.args), c.kwargs) for c in calls]
-        for call in calls_of(learning(layer), cases, loud == 1, stored):
+        for call in calls_of(learning(layer), cases, gradients, stored):
             yield from observe_call(call, ["x", "attn_mask"])
 
 
@@ -120,15 +149,15 @@ def learning(layer: nn.Module) -> Callable:
 
 
 def draw(name: str, shape: tuple[int, ...], seed: int, stage: str = "") -> Tensor:
-    """The same numbers for the same name, shape, seed and stage; nothing about another stage follows from them."""
+    """The same numbers for the same name, shape, seed and stage."""
     x = torch.randn(shape, generator=seeded(seed, name, stage))
     return x / shape[-1] ** 0.5 if shape and name.endswith("weight") else x
 
 
 def far_apart(x: Tensor, known: dict[str, Tensor]) -> None:
-    """Make the scores -2**27 - 2**7 j and 2**27 + 2**7 j, even and odd keys j in turn, exactly (head_dim 1).
+    """Make the scores exactly -2**27 - 2**7 j for even keys j, 2**27 + 2**7 j for odd ones.
 
-    With a mask, query 0 sees nothing but a score far below those that are hidden.
+    With a mask, query 0 (of a head_dim of 1) sees but a score far below those that are hidden.
     """
     j = torch.arange(x.size(1))
     x[..., 0] = -((-1.0) ** j) * (2**12 + 2**-8 * j)

@@ -8,8 +8,8 @@ import torch
 
 from attncourse.grading.answer import RemoteAnswer
 from attncourse.grading.compare import difference
-from attncourse.grading.judges import Calls, differences, expected_of
 from attncourse.grading.inputs import seeded
+from attncourse.grading.judges import Calls, differences, expected_of
 from attncourse.grading.observe import run
 
 MIB = 2**20
@@ -22,7 +22,7 @@ class Budget:
     A remote answer can lie about its allocations, so it must give the result under this limit.
 
     Args:
-        call: ``call(generator)``: arguments, the forbidden tensor being much larger than the budget.
+        call: ``call(generator)``: arguments; the forbidden tensor is much larger than the budget.
         expected: what is right, computed from the same arguments.
         mib: the budget, beyond the arguments.
     """
@@ -52,12 +52,14 @@ class MemoryLimited:
         title: the fact that the memory suffices.
         memory: ``memory(answer)``: True, or what was too large.
         budget: what a remote answer must keep to, besides.
+        instead: what to do where it does not suffice, as a sentence.
     """
 
     calls: Calls
     title: str
     memory: Callable
     budget: Budget
+    instead: str = ""
 
     def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
         seen = {}
@@ -75,8 +77,3 @@ class MemoryLimited:
 
     def expected(self, seed: int) -> dict[str, Any]:
         return expected_of(self.calls, seed) | {self.title: True}
-
-    def notice(self, expected: dict[str, Any], seen: dict[str, Any], seed: int) -> str:
-        """What the judge of the results notices, of these."""
-        noticed = getattr(self.calls, "notice", lambda *_: "")
-        return noticed(expected, {k: x for k, x in seen.items() if k != self.title}, seed)

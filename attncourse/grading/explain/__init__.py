@@ -3,12 +3,16 @@
 They are tried in a fixed order, and the first sentence counts. An explainer says only what is true of
 every answer that hears it, so that one explainer helps every exercise:
 
+    stored      which parameter of a layer is missing or too many, and how wide is a projection?
     errors      what does the error mean, and in which line of the answer was it raised?
     shapes      are the right numbers there, in another shape, order or type?
     gradients   are the results right, and is a way back cut, or an input changed?
     steps       which step of the right answer is the first whose numbers are never computed?
+    memory      are the results right, and is too much made on the way to them?
     relations   how is the result related to the right one: reversed, averaged, twice as large?
     masks       which query reads which key, and should not?
+    hidden      is what hides a key a number that some scores are below?
+    layers      with which parameters is a layer wrong, and with which right?
     maps        with the identity as values attention returns its own map: what is wrong with it?
     probes      which simpler question is the first that is answered wrong?
     counts      by which factor or term is a number off?
@@ -24,8 +28,11 @@ from attncourse.grading.explain.asked import Asked
 from attncourse.grading.explain.counts import of_number
 from attncourse.grading.explain.errors import meaning_of_errors
 from attncourse.grading.explain.gradients import changed_input, cut_gradient, lost_gradient
+from attncourse.grading.explain.hidden import finite_fill
+from attncourse.grading.explain.layers import neutral, of_layer
 from attncourse.grading.explain.maps import of_map
 from attncourse.grading.explain.masks import wrong_pair
+from attncourse.grading.explain.memory import too_large
 from attncourse.grading.explain.places import (
     only_call,
     only_loud,
@@ -50,11 +57,13 @@ from attncourse.grading.explain.shapes import (
     uncalled,
 )
 from attncourse.grading.explain.steps import missing_step
+from attncourse.grading.explain.stored import stored
 
 Explainer = Callable[[Asked], str]
 LOG = logging.getLogger(__name__)
 
 ORDER: tuple[Explainer, ...] = (
+    stored,
     meaning_of_errors,
     uncalled,
     packed,
@@ -64,6 +73,7 @@ ORDER: tuple[Explainer, ...] = (
     changed_input,
     lost_gradient,
     cut_gradient,
+    too_large,
     multiplied,
     related,
     limited,
@@ -72,6 +82,9 @@ ORDER: tuple[Explainer, ...] = (
     rounded,
     nearly_right,
     not_a_number,
+    neutral,
+    of_layer,
+    finite_fill,
     of_map,
     of_number,
     some_right,

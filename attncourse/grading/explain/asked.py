@@ -43,7 +43,8 @@ class Asked:
     @cached_property
     def judge(self) -> Any:
         """The judge of the results, without the one that measures memory around it."""
-        return getattr(self.exercise.judge, "calls", self.exercise.judge)
+        inner = getattr(self.exercise.judge, "calls", None)
+        return inner if hasattr(inner, "observe") else self.exercise.judge
 
     @cached_property
     def cases(self) -> dict[str, Case]:
@@ -97,11 +98,13 @@ class Asked:
     @cached_property
     def largest(self) -> Case | None:
         """Of the wrong calls the one with the most numbers."""
+        return max((call.case for call in self.wrong if call.case), key=_size, default=None)
 
-        def size(case: Case) -> int:
-            return sum(x.numel() for x in case.args if isinstance(x, Tensor))
-
-        return max((call.case for call in self.wrong if call.case), key=size, default=None)
+    @cached_property
+    def smallest(self) -> Wrong | None:
+        """Of the wrong calls, or else of all, the one with the fewest numbers; None without cases."""
+        calls = [call for call in self.wrong or self.calls if call.case]
+        return min(calls, key=lambda call: _size(call.case), default=None)
 
     @cached_property
     def right(self) -> list[dict[str, Any]]:
@@ -111,6 +114,11 @@ class Asked:
             return []
         found = run(lambda: values(*case.args, **case.kwargs))
         return [] if isinstance(found, Raised) else found
+
+
+def _size(case: Case) -> int:
+    """How many numbers are given."""
+    return sum(x.numel() for x in case.args if isinstance(x, Tensor))
 
 
 def _shaped(expected: Any, seen: Any) -> bool:

@@ -19,19 +19,17 @@ from attncourse.grading.observe import Case
 
 NEAR = 1e-3
 BEHIND = "The weights are right, so the fault lies behind them: look at how they meet the values."
-IDENTITY = "Where the values are the identity, the output should be these weights, and is not:"
+IDENTITY = "Where the values are the identity, the output should be these weights, and is not: "
 ONLY_RETURNED = "The output is right; only the returned weights are not."
 
 
 def of_map(asked: Asked) -> str:
     """What is wrong with the first map that is wrong."""
-    behind = ""
-    for call in asked.shaped:
-        if isinstance(call.expected, tuple) and (says := _of_returned(asked, call)):
-            if says != BEHIND:
-                return says
-            behind = says
-            break
+    calls = [x for x in asked.shaped if isinstance(x.expected, tuple)]
+    returned = [says for call in calls if (says := _of_returned(asked, call))]
+    if wrong := [says for says in returned if says != BEHIND]:
+        return wrong[0]
+    behind = returned[0] if returned else ""
     return _of_mixed(asked, behind) or behind
 
 
@@ -61,15 +59,29 @@ def _of_mixed(asked: Asked, behind: str) -> str:
             continue
         if difference(right, seen):
             count = _heads(case.args[place])
-            right, seen = right.double(), seen.double().cpu()
-            values, also = _whose_values(right, seen, count)
-            maps = [x.unflatten(-1, (count, -1)).sum(-2) for x in (right, seen)]
-            if behind:
-                says = values or f"{IDENTITY} {says_of_map(case.label, *maps)}"
-                return f"{behind} {says}"
-            says = says_of_map(case.label, *maps, *_asks(asked, case))
-            return says if also in says else f"{values} {says}".strip()
+            asks = (None, None) if behind else _asks(asked, case)
+            says = of_mixing(case.label, right.double(), seen.double().cpu(), count, *asks)
+            return f"{behind} {IDENTITY * says.startswith('In the call')}{says}" if behind else says
     return ""
+
+
+def of_mixing(
+    label: str, right: Tensor, seen: Tensor, count: int, query: Any = None, key: Any = None
+) -> str:
+    """What is wrong with maps (..., queries, count * keys); each KV head has columns of its own.
+
+    Args:
+        label: of the call.
+        right, seen: the maps.
+        count: of KV heads.
+        query, key: what was asked and met, where it is known.
+    """
+    values, also = _whose_values(right, seen, count)
+    maps = [x.unflatten(-1, (count, -1)).sum(-2) for x in (right, seen)]
+    if not difference(*maps):
+        return values
+    says = says_of_map(label, *maps, query, key)
+    return says if also in says else f"{values} {says}".strip()
 
 
 def _whose_values(right: Tensor, seen: Tensor, count: int) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from attncourse.grading.compare import same
 from attncourse.grading.explain.heads import of_heads
 
 NEAR = 1e-3
+COARSE = 1e-2  # as bfloat16 leaves weights
 LEAST = 1e-4  # a smaller weight may be rounding
 
 
@@ -28,6 +29,11 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
         return f"{where} the weights of query {i} are NaN or infinite.{empty}"
     if says := _other_keys(right, seen):
         return f"{where} {says}"
+    if (seen - right).abs().max() < COARSE:
+        return (
+            "The weights are right to about two digits only. Is something rounded, or computed in "
+            "float16 or bfloat16?"
+        )
     if says := _other_softmax(right, seen):
         return f"{where} {says}"
     sums, asks = seen.sum(-1), right.sum(-1)

@@ -7,28 +7,23 @@ import torch.nn.functional as F
 
 from unseen import right, wrong
 
-WEIGHTS, BIASES = "the weights are not", "the biases are not: each projection has one"
+ONE_HEAD = ", and the biases are right"
 for says, count in (  # of the width, the head's width, the bias and the heads
     ("Only the widest layer is wrong", lambda d, w, b, h: float(torch.tensor((d + b) * 2 * (d + w), dtype=torch.float32))),
     ("Only the widest layer is wrong", lambda d, w, b, h: ((d + b) * 2 * (d + w) + 2**31) % 2**32 - 2**31),
-    (BIASES, lambda d, w, b, h: 2 * d * (d + w) + b * 3 * d),
-    (BIASES, lambda d, w, b, h: 2 * d * (d + w) + b * d),
-    ("One bias is counted for the whole layer", lambda d, w, b, h: 2 * d * (d + w) + b),
-    ("The biases of query and output projection are missing", lambda d, w, b, h: 2 * d * (d + w) + 2 * b * w),
-    ("With biases the count is right", lambda d, w, b, h: (d + b) * 2 * (d + w) + (not b)),
-    (WEIGHTS, lambda d, w, b, h: 2 * d * (d + w) + 2 * d + b * 2 * (d + w)),
-    (WEIGHTS, lambda d, w, b, h: (d + b) * 2 * (d + w) + 1),
-    ("852,", lambda d, w, b, h: (d + b) * (3 * d + 2 * w)),
-    ("These are two KV heads", lambda d, w, b, h: (d + b) * 2 * (d + 2 * w)),
-    ("multiplied by the heads", lambda d, w, b, h: (d + b) * 2 * (d + w) * h),
+    ("weights are right, and the biases are counted as 3 D", lambda d, w, b, h: 2 * d * (d + w) + b * 3 * d),
+    ("the biases are counted as 1.", lambda d, w, b, h: 2 * d * (d + w) + b),
+    ("the biases are counted as 2 W.", lambda d, w, b, h: 2 * d * (d + w) + 2 * b * w),
+    ("2 D^2 + 2 D W + 1, and the biases are counted as 2 D + 2 W - 1", lambda d, w, b, h: (d + b) * 2 * (d + w) + (not b)),
+    (f"2 D^2 + 2 D W + 2 D{ONE_HEAD}", lambda d, w, b, h: 2 * d * (d + w) + 2 * d + b * 2 * (d + w)),
+    (f"2 D^2 + 2 D W + 1{ONE_HEAD}", lambda d, w, b, h: (d + b) * 2 * (d + w) + 1),
+    ("counted as 3 D^2 + 2 D W", lambda d, w, b, h: (d + b) * (3 * d + 2 * w)),
+    ("counted as 2 D^2 + 4 D W", lambda d, w, b, h: (d + b) * 2 * (d + 2 * w)),
+    ("counted as 2 D^2 + 2 D^2 H", lambda d, w, b, h: (d + b) * 2 * (d + w) * h),
     ("expected a number, got the text", lambda d, w, b, h: str((d + b) * 2 * (d + w))),
     ("expected one number, got 2 results", lambda d, w, b, h: (2 * d * (d + w), 2 * b * (d + w))),
 ):  # fmt: skip
-    wrong(
-        "param_count",
-        says.replace("852,", "they are 851,968"),
-        lambda d, h, bias, f=count: f(d, d // h, int(bias), h),
-    )
+    wrong("param_count", says, lambda d, h, bias, f=count: f(d, d // h, int(bias), h))
 right("param_count", lambda d, h, bias: (d + bias) * 2 * (d + d / h))
 
 for says, factors in (
@@ -62,7 +57,7 @@ def attention(fill=-math.inf, scale=lambda q, k: q.size(-1) ** -0.5, rule=tril, 
     return answer
 
 
-for says, steps in (
+for *says, steps in (
     *(("minus infinity is less than any", {"fill": fill}) for fill in (-1e3, -5e3, -1e4, -4e4, -65504.0, -2e6, -1e7, -1e8)),
     ("query 0 gives key 1 some weight", {"causal": lambda c: not c}),
     ("query 0 gives key 4 some weight", {"rule": lambda n, m: tril(n, m) & (torch.arange(m) > 0) | (torch.arange(m) == m - 1)}),
@@ -70,19 +65,18 @@ for says, steps in (
     ("The mask is read the other way round", {"rule": lambda n, m: ~tril(n, m)}),
     ("1.732 times as large", {"scale": lambda q, k: len(q) ** -0.5 if q.size(1) > 1 else q.size(-1) ** -0.5}),
     ("0.7071 times as large", {"scale": lambda q, k: (2 * q.size(-1)) ** -0.5}),
-    ("The weights of a query sum to", {"softmax": lambda s: s.relu()}),
+    ("the weights of query 3 sum to", {"softmax": lambda s: s.relu()}),
     ("One largest score is subtracted", {"softmax": lambda s: (s - s.max()).exp() / (s - s.max()).exp().sum(-1, keepdim=True)}),
     ("right to about two digits", {"softmax": lambda s: s.bfloat16().softmax(-1).float()}),
     ("The weights are right, so the fault lies behind them", {"give": lambda o, w: (F.normalize(o, dim=-1), w)}),
-    ("0.5 times what they should be", {"give": lambda o, w: (o / 2, w)}),
-    ("The outputs are right; only the returned weights are not", {"give": lambda o, w: (o, w.log())}),
+    ("The weights are right", "of query 3 sum to 0.5", {"give": lambda o, w: (o / 2, w)}),
+    ("The output is right; only the returned weights are not", {"give": lambda o, w: (o, w.log())}),
     ("expected shape (2, 3, 4, 7), got (2, 4, 7)", {"give": lambda o, w: (o.mean(1), w.mean(1))}),
     ("expected 2 results, got 3 results", {"give": lambda o, w: (o, w, w)}),
     ("an input is changed in place: key", {"first": lambda q, k, v: (q, k.mul_(2) / 2, v)}),
     ("no gradient flows back to value", {"give": lambda o, w: (o.detach(), w)}),
-    ("Two mistakes at once", {"scale": lambda q, k: 1.0, "softmax": lambda s: s.softmax(-2)}),
 ):  # fmt: skip
-    wrong("multi_query_attention", says, attention(**steps))
+    wrong("multi_query_attention", *says, attention(**steps))
 for steps in (
     {"softmax": lambda s: (s - s.logsumexp(-1, keepdim=True)).exp()},
     {"fill": -1e9},
@@ -134,18 +128,17 @@ def without_bias(name):
     return built(lambda self, d: setattr(getattr(self, name), "bias", None))
 
 
-STORES = "The layer stores other numbers than it should"
 for says, changed in (
     ("unexpected keyword argument 'attn_mask'", {"forward": lambda self, x, mask=None: Shared.forward(self, x, mask)}),
     ("attn_mask is transposed", {"hide": lambda self, s, m: s.masked_fill(~m.T, -math.inf)}),
     *(("minus infinity is less than any", {"hide": lambda self, s, m, f=f: s.masked_fill(~m, f)}) for f in (-1e4, -4e4, -1e7, -1e8)),
     ("times as large as they should be", {"scale": lambda self: (2 * self.head_dim) ** -0.5}),
-    ("The weights of a query sum to", {"weigh": lambda self, s: s.relu()}),
-    ("The weights are right", {"give": lambda self, o, w: (self.out_proj(o) + 1, w)}),
-    ("The outputs are right; only the returned weights", {"give": lambda self, o, w: (self.out_proj(o), w.log())}),
-    (STORES, {"__init__": without_bias("q_proj")}),
-    (STORES, {"__init__": without_bias("out_proj")}),
-    ("parameters: expected 1050, got 1090", {"__init__": built(lambda self, d: setattr(self, "norm", torch.nn.LayerNorm(d)))}),
+    ("the weights of query 5 sum to", {"weigh": lambda self, s: s.relu()}),
+    ("Every number is 1 too large", {"give": lambda self, o, w: (self.out_proj(o) + 1, w)}),
+    ("The output is right; only the returned weights", {"give": lambda self, o, w: (self.out_proj(o), w.log())}),
+    ("stores no q_proj.bias", {"__init__": without_bias("q_proj")}),
+    ("stores no out_proj.bias", {"__init__": without_bias("out_proj")}),
+    ("more than it should: norm.weight and norm.bias", {"__init__": built(lambda self, d: setattr(self, "norm", torch.nn.LayerNorm(d)))}),
     ("frozen: kv_proj.weight and kv_proj.bias", {"__init__": built(lambda self, d: self.kv_proj.requires_grad_(False))}),
     ("before Module.__init__() call", {"__init__": lambda self, d, h: setattr(self, "q_proj", torch.nn.Linear(d, d))}),
 ):  # fmt: skip
@@ -159,15 +152,15 @@ def step(query, key, value, softmax=lambda s: s.softmax(-1)):
     return (weights @ value[:, 0])[:, :, None], weights[:, :, None]
 
 
-KEYS = "The cached keys are changed in place"
+MADE = "something is too large that is made on the way"
 for says, decode in (
     ("The query is changed in place", lambda q, k, v: (step(q, k, v), q.div_(2))[0]),
     ("The query is changed in place", lambda q, k, v: (step(q, k, v), q.zero_())[0]),
-    (KEYS, lambda q, k, v: (step(q, k, v), k.div_(2))[0]),
+    ("changed in place: key.", lambda q, k, v: (step(q, k, v), k.div_(2))[0]),
     ("inputs are changed in place: key and query", lambda q, k, v: (step(q, k, v), k.zero_(), q.zero_())[0]),
-    ("keys or values are copied", lambda q, k, v: step(q, k.mT.contiguous().mT, v)),
-    ("keys or values are copied", lambda q, k, v: step(q, k, v.clone())),
-    ("is made for every head", lambda q, k, v: step(q, k, v)[:1] + ((q * k).sum(-1)[:, :, None].div(q.size(-1) ** 0.5).softmax(-1),)),
+    (MADE, lambda q, k, v: step(q, k.mT.contiguous().mT, v)),
+    (MADE, lambda q, k, v: step(q, k, v.clone())),
+    (MADE, lambda q, k, v: step(q, k, v)[:1] + ((q * k).sum(-1)[:, :, None].div(q.size(-1) ** 0.5).softmax(-1),)),
     ("One largest score is subtracted", lambda q, k, v: step(q, k, v, lambda s: (s - s.amax((1, 2), keepdim=True)).exp() / (
         s - s.amax((1, 2), keepdim=True)).exp().sum(-1, keepdim=True))),
     ("axes of size 1 are added or moved", lambda q, k, v: tuple(x.transpose(1, 2) for x in step(q, k, v))),

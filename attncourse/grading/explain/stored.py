@@ -1,0 +1,78 @@
+"""Which parameter of a layer is missing or too many, and how wide is a projection?"""
+
+from collections.abc import Iterator
+from itertools import product
+
+from attncourse.grading.compare import difference
+from attncourse.grading.explain.asked import Asked
+from attncourse.grading.layers_judge import Layers
+
+
+def stored(asked: Asked) -> str:
+    """The parameters that are missing or too many, or how wide a projection is and should be."""
+    judge = asked.judge
+    if not isinstance(judge, Layers):
+        return ""
+    layers = [x for x in judge.layers(asked.seed) if f"{x[0]}, parameters" in asked.seen]
+    off = [x for x in layers if any(_off(asked, x[0]))]
+    if not off:
+        return ""
+    sizes = layers[0][1]
+    right, own = (
+        dict(made(*sizes).named_parameters()) for made in (judge.definition, asked.answer)
+    )
+    missing, more = ([x for x in a if x not in b] for a, b in ((right, own), (own, right)))
+    if missing:
+        instead = f"; it stores {_listed(more)} instead" if more else ""
+        return f"The layer stores no {' and no '.join(missing)}{instead}."
+    if more:
+        return f"The layer stores more than it should: {_listed(more)}."
+    wrong = dict.fromkeys(filter(None, (_width(asked, layers, name) for name in right)))
+    return " ".join(wrong)
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _off(asked: Asked, label: str) -> Iterator[bool]:
+    for what, right in asked.expected.items():
+        if what.startswith(f"{label}, shape of ") or what == f"{label}, parameters":
+            yield bool(difference(right, asked.seen.get(what)))
+
+
+def _width(asked: Asked, layers: list, name: str) -> str:
+    """How many inputs or outputs a projection has, and should have; '' where these are right."""
+    of, _, part = name.rpartition(".")
+    shapes = [
+        [x.get(f"{label}, shape of {name}", "").split(" x ") for label, *_ in layers]
+        for x in (asked.expected, asked.seen)
+    ]
+    for axis, what in enumerate(("outputs", "inputs")[: len(shapes[0][0])]):
+        right, seen = ([int(x[axis]) for x in y] for y in shapes)
+        if right != seen and part in ("weight", "bias"):
+            sizes = [x[1] for x in layers]
+            told = [_formula(asked.judge.names.split(), sizes, x) for x in (seen, right)]
+            if not all(told):
+                told = [f"{x[0]} (where {asked.judge.called(sizes[0])})" for x in (seen, right)]
+            return f"{of} has {told[0]} {what}; it should have {told[1]}."
+    return ""
+
+
+def _formula(names: list[str], sizes: list[tuple[int, ...]], seen: list[int]) -> str:
+    """``"2 embed_dim / num_heads"`` where that is ``seen`` for all sizes; '' without any."""
+    powers = sorted(product((0, 1, -1), repeat=len(names)), key=lambda p: sum(map(abs, p)))
+    for power, times in product(powers, range(1, 5)):
+        if all(times * _power(x, power) == y for x, y in zip(sizes, seen, strict=True)):
+            above = [name for name, p in zip(names, power, strict=True) if p > 0]
+            below = [f" / {name}" for name, p in zip(names, power, strict=True) if p < 0]
+            number = [] if times == 1 and above else [str(times)]
+            return " ".join(number + above) + "".join(below)
+    return ""
+
+
+def _power(sizes: tuple[int, ...], power: tuple[int, ...]) -> float:
+    found = 1.0
+    for size, p in zip(sizes, power, strict=True):
+        found *= float(size) ** p
+    return found
