@@ -5,6 +5,7 @@ shows the same, the explainers look at what came back (`attncourse.grading.expla
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,10 +13,13 @@ from torch import Tensor
 
 from attncourse.grading.compare import Raised, difference, plain, plainly_apart
 from attncourse.grading.explain import explain
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.explain.asked import OUTPUT, Asked, Wrong
 from attncourse.grading.explain.steps import first_missing
+from attncourse.grading.judges import Calls
 from attncourse.grading.mistake import Mistake
+from attncourse.grading.observe import calls_of, observe_call
 
+MOST = 200  # slips that are tried
 Observations = dict[str, Any]
 Marked = dict[str, tuple[Any, tuple | None]]  # what was seen, and its fingerprint
 
@@ -61,6 +65,7 @@ class Diagnosis:
         self.exercise, self.seed = exercise, seed
         self.ideas = [self._shown(mistake) for mistake in (*exercise.ideas, *exercise.mistakes)]
         self._slips: list[Shown] | None = None
+        self._looks: dict[tuple[int, str], tuple] = {}  # what slips give in single calls
 
     @property
     def slips(self) -> list[Shown]:
@@ -86,16 +91,30 @@ class Diagnosis:
         says = notice(asked.expected, asked.seen, asked.seed)
         return "", says or explain(asked, self.exercise.explain)
 
-    def _nearest(self, asked: Asked) -> list[Shown]:
-        """The slips, those of the first step whose numbers the answer does not compute in front."""
-        if not self.slips:
-            return []
-        place = first_missing(asked)
-        if place is None or place == len(asked.right):
-            return self.slips
-        step = asked.right[place]
-        names = set(step.by or (step.called,))
-        return sorted(self.slips, key=lambda shown: not names & shown.mistake.steps.keys())
+    def _nearest(self, asked: Asked) -> Iterator[Shown]:
+        """The slips that give what the answer gives in a small call, the nearest first.
+
+        Near are those of the first step whose numbers the answer does not compute, and of that before.
+        """
+        slips, place, right = self.slips, first_missing(asked) if self.slips else None, asked.right
+        if place is not None and place < len(right):
+            steps = [set(right[k].by or (right[k].called,)) for k in (place, max(place - 1, 0))]
+            slips = sorted(
+                slips, key=lambda x: [not near & x.mistake.steps.keys() for near in steps]
+            )
+        small = _smallest(asked) if type(asked.judge) is Calls else None
+        for slip in slips[:MOST]:
+            if small is None or self._looks_like(slip, small):
+                yield slip
+
+    def _looks_like(self, slip: Shown, call: Wrong) -> bool:
+        """Does the slip give the same in this call?"""
+        if (key := (id(slip), call.label)) not in self._looks:
+            made = next(calls_of(slip.mistake.answer, [replace(call.case, gradients=False)], False))
+            found = dict(observe_call(made, []))[f"{call.label}{OUTPUT}"]
+            self._looks[key] = found, fingerprint(found)
+        found, mark = self._looks[key]
+        return alike(mark, fingerprint(call.seen)) and not difference(found, call.seen)
 
     def _shown(self, mistake: Mistake) -> Shown:
         return Shown(self.exercise.judge.observe(mistake.answer, self.seed), mistake)
@@ -118,6 +137,13 @@ class Diagnosis:
             return ""
         answer = marked(ran)
         return next((x.mistake.says for x in self.ideas if x.agrees(answer, False)), "")
+
+
+def _smallest(asked: Asked) -> Wrong | None:
+    """Of the wrong calls, or else of all, the one with the fewest numbers; None without cases."""
+    calls = [call for call in asked.wrong or asked.calls if call.case]
+    sizes = [sum(x.numel() for x in call.case.args if isinstance(x, Tensor)) for call in calls]
+    return calls[sizes.index(min(sizes))] if calls else None
 
 
 def parts(result: Any) -> tuple:
