@@ -62,12 +62,20 @@ def insert(k: int, cell):
 
 LINES = "\n".join("a = 1" for _ in range(21))
 BROKEN = {
-    "long opening": ("opening", change(2, source="word " * 109), "111 words before the picture"),
-    "no words": ("opening", lambda cells: (cells.pop(2), cells[0].update(source="# A")), "0 words"),
-    "no picture": ("opening", change(3, outputs=[]), "makes no picture: from x import y"),
-    "imports first": ("opening", insert(3, run("import torch")), "no picture: import torch"),
-    "code of the picture": ("opening", change(3, tags=[]), "tag the cell of the first picture"),
-    "folded picture": ("opening", change(3, tags=["hide-cell"]), "tag the cell"),
+    "long opening": ("opening", change(2, source="word " * 109), "before the picture; got 111"),
+    "no words": ("opening", lambda cells: (cells.pop(2), cells[0].update(source="# A")), "got 0;"),
+    "no picture": (
+        "opening",
+        change(3, outputs=[]),
+        "a picture from the first code cell; got from x import y",
+    ),
+    "imports first": (
+        "opening",
+        insert(3, run("import torch")),
+        "first code cell; got import torch",
+    ),
+    "code of the picture": ("opening", change(3, tags=[]), "y; tag the cell hide-input"),
+    "folded picture": ("opening", change(3, tags=["hide-cell"]), "tag the cell hide-input"),
     "long cell": ("small_cells", change(10, source=LINES), "21 lines: a = 1"),
     "long and output folded": (
         "small_cells",
@@ -82,23 +90,35 @@ BROKEN = {
     "all cells long": (
         "small_cells",
         lambda cells: [x.update(source="a\n" * 7 + "a") for x in cells[9:-1]],
-        "the median cell has 8 lines",
+        "in the median cell; got 8 lines",
     ),
-    "no code": ("predictions", lambda cells: cells.pop(6), "no code cell tagged hide-output"),
-    "output in view": ("predictions", change(6, tags=[]), "no code cell tagged hide-output"),
-    "no answer": ("predictions", lambda cells: cells.pop(7), "no answer in <details>"),
-    "answer in view": ("predictions", change(7, source="(b)"), "no answer in <details>"),
+    "no code": (
+        "predictions",
+        lambda cells: cells.pop(6),
+        "What comes? (a) 1 (b) 2; got a markdown",
+    ),
+    "output in view": ("predictions", change(6, tags=[]), "got a code cell tagged []"),
+    "no answer": (
+        "predictions",
+        lambda cells: cells.pop(7),
+        "got a code cell tagged ['hide-cell']",
+    ),
+    "answer in view": ("predictions", change(7, source="(b)"), "the answer in <details>"),
     "at the end": (
         "predictions",
         insert(99, new_markdown_cell(f"Now. {form.PREDICTION} What?")),
-        "no code cell tagged hide-output follows: **Before you run it.** What?",
+        "tagged hide-output after: **Before you run it.** What?; got no cell",
     ),
-    "verdict in view": ("verdicts", change(8, tags=[]), "tag it hide-cell: assert 1"),
-    "verdict with output folded": ("verdicts", change(8, tags=["hide-output"]), "tag it"),
-    "few words": ("size", change(-1, source="Few."), "words, not 1500 to 3200"),
-    "many words": ("size", change(-1, source="word " * 3_300), "words, not 1500 to 3200"),
-    "few cells": ("size", lambda cells: cells.__delitem__(slice(10, 20)), "code cells, not 20"),
-    "no summary": ("sections", change(-1, source=ENDING.replace("Summary", "End")), "'Summary'"),
+    "verdict in view": (
+        "verdicts",
+        change(8, tags=[]),
+        "got assert 1 + 1 == 2; tag the cell hide-cell",
+    ),
+    "verdict with output folded": ("verdicts", change(8, tags=["hide-output"]), "tag the cell"),
+    "few words": ("size", change(-1, source="Few."), "words; show more"),
+    "many words": ("size", change(-1, source="word " * 3_300), "words; cut"),
+    "few cells": ("size", lambda cells: cells.__delitem__(slice(10, 20)), "code cells; show more"),
+    "no summary": ("sections", change(-1, source=ENDING.replace("Summary", "End")), "'## Summary'"),
     "a document": ("no_document_numbers", change(2, source="See document 003."), "'document 003'"),
     "its number": ("no_document_numbers", change(9, source="# as in 001"), "'001' in: # as in"),
     "a sum on two lines": (
@@ -110,7 +130,7 @@ BROKEN = {
     "a term": (
         "explained_terms",
         change(2, source="Why a key?"),
-        "link [key](glossary.md#term-key)",
+        "write [key](glossary.md#term-key)",
     ),
 }
 

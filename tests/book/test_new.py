@@ -158,7 +158,7 @@ def test_chapter_has_the_form_of_one_that_teaches(made):
     for stem in STEMS.values():
         chapter = nbformat.read(house / "chapters" / f"{stem}.ipynb", as_version=4)
         (missing,) = form.opening(chapter)
-        assert "makes no picture: from attncourse.show import diagrams" in missing
+        assert "got from attncourse.show import diagrams" in missing
         for rule in (form.small_cells, form.predictions, form.verdicts, form.sections):
             assert rule(chapter) == []
         assert form.size(chapter), "no stub is a chapter"

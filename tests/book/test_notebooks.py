@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from pybtex.database import parse_file
 from support.book import form, glossary
-from support.book.form import tags
+from support.book.form import first_line, problem, tags
 from support.book.notebooks import (
     ALL,
     CHAPTERS,
@@ -31,6 +31,9 @@ TAGS = GPU | FOLDS | {"bootstrap", "remove-cell", "nbval-ignore-output", "hints"
 NOT_PLAIN = (":::", "{cite", "```{", "{doc}", "{ref}", "{eq}", "{term}", "{numref}", "{math}")
 
 
+RUN = "run it: make run NB=PATH"
+
+
 def texts(output) -> str:
     """What an output shows as text, pictures left out."""
     shown = [str(x) for key, x in output.get("data", {}).items() if key.startswith("text/")]
@@ -41,18 +44,24 @@ def texts(output) -> str:
 def test_notebook_is_valid_and_tidy(path):
     notebook = read(path)
     nbformat.validate(notebook)
-    assert set(notebook.metadata) == {"kernelspec", "language_info"}
+    kept = {"kernelspec", "language_info"}
+    assert set(notebook.metadata) == kept, problem(f"metadata {kept}", set(notebook.metadata), RUN)
     ids = [cell.id for cell in notebook.cells]
-    assert len(ids) == len(set(ids)), "an id is given once"
-    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", x) for x in ids)
-    assert path.read_text(encoding="utf-8").endswith("\n")
+    twice = {x for x in ids if ids.count(x) > 1}
+    assert not twice, problem("an id for each cell", f"{twice} twice", "give the new cell another")
+    odd = [x for x in ids if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", x)]
+    assert not odd, problem("ids of letters, digits, - and _", odd, "rename them")
+    assert path.read_text(encoding="utf-8").endswith("\n"), problem("a last line", "none", RUN)
 
 
 @each(ALL)
 def test_tags_are_known(path):
     for cell in read(path).cells:
-        assert tags(cell) <= TAGS
-        assert not tags(cell) & GPU or tags(cell) >= GPU, "a GPU cell carries all of its tags"
+        unknown = tags(cell) - TAGS
+        assert not unknown, problem(f"tags of {sorted(TAGS)}", unknown, "take one of them")
+        of_gpu = tags(cell) & GPU
+        remedy = f"tag the cell with all: {first_line(cell)}"
+        assert of_gpu in (set(), GPU), problem(f"all tags of a GPU cell, {GPU}", of_gpu, remedy)
 
 
 @each(EXECUTED)
@@ -61,72 +70,94 @@ def test_what_the_site_folds_is_folded_in_lab(path):
         folded = {"hide-input", "hide-cell"} & tags(cell), {"hide-output", "hide-cell"} & tags(cell)
         parts = ("source_hidden", "outputs_hidden")
         expected = {part: True for part, by in zip(parts, folded, strict=True) if by}
-        assert cell.metadata.get("jupyter", {}) == expected, "run it anew: make run"
+        found = cell.metadata.get("jupyter", {})
+        assert found == expected, problem(f"{expected} in JupyterLab", found, RUN)
 
 
 @each(ALL)
 def test_first_code_cell_installs_the_course(path):
     first = cells(path, "code")[0]
-    assert tags(first) == {"bootstrap", "remove-cell"}
-    assert sum("bootstrap" in tags(cell) for cell in read(path).cells) == 1
+    bootstrap, remedy = {"bootstrap", "remove-cell"}, "run: make bootstrap"
+    wanted = f"the first code cell tagged {bootstrap}"
+    assert tags(first) == bootstrap, problem(wanted, tags(first), remedy)
+    count = sum("bootstrap" in tags(cell) for cell in read(path).cells)
+    assert count == 1, problem("one cell that installs the course", count, "delete the others")
 
 
 @each(ALL)
 def test_cells_are_small_and_end_without_semicolon(path):
     for cell in cells(path, "code"):
-        assert not cell.source.rstrip().endswith(";"), "nbval shows what a semicolon hides"
-        assert len(cell.source.split("\n")) <= 40
+        wanted, last = "no semicolon at the end of a cell", cell.source.rstrip().split("\n")[-1]
+        assert not last.endswith(";"), problem(wanted, last, "assign the value to _, or delete it")
+        lines = len(cell.source.split("\n"))
+        assert lines <= 40, problem("at most 40 lines", f"{lines}: {first_line(cell)}", "split it")
 
 
 @each(ALL)
 def test_markdown_is_plain(path):
     for cell in cells(path, "markdown"):
-        for syntax in NOT_PLAIN:
-            assert syntax not in cell.source, "the site would show it, Lab and Colab would not"
+        found = [syntax for syntax in NOT_PLAIN if syntax in cell.source]
+        wanted = "Markdown that Lab and Colab show as the site does"
+        assert not found, problem(wanted, f"{found} in: {first_line(cell)}", "write plain Markdown")
 
 
 @each(ALL)
 def test_title_stands_first_and_only_once(path):
     notebook = read(path)
-    assert notebook.cells[0].source.startswith("# ")
+    first = first_line(notebook.cells[0])
+    assert first.startswith("# "), problem("a title in the first cell", first, "begin it with '# '")
     lines = [x for cell in cells(path, "markdown") for x in cell.source.split("\n")]
-    assert sum(line.startswith("# ") for line in lines) == 1
+    titles = [line for line in lines if line.startswith("# ")]
+    assert len(titles) == 1, problem("one title", titles, "begin the other headings with '## '")
 
 
 @each(EXECUTED)
 def test_executed_without_errors(path):
     counts = [cell.execution_count for cell in cells(path, "code") if not tags(cell) & GPU]
-    assert counts == list(range(1, len(counts) + 1)), "run it anew, from top to bottom"
+    wanted = "code cells run from top to bottom"
+    assert counts == list(range(1, len(counts) + 1)), problem(wanted, counts, RUN)
     for cell in cells(path, "code"):
         for output in cell.outputs:
-            assert output.output_type != "error"
-            assert output.get("name") != "stderr", texts(output)
-            assert not re.search(r"\b0x[0-9a-f]{6,}", texts(output)), "an address is never the same"
-            assert "/tmp/" not in texts(output)
+            seen = texts(output) or output.get("evalue", "")
+            failed = output.output_type == "error"
+            assert not failed, problem(
+                "no error", f"{seen} in: {first_line(cell)}", "mend the cell"
+            )
+            warns = output.get("name") == "stderr"
+            assert not warns, problem(
+                "no warning", f"{seen} in: {first_line(cell)}", "mend the cell"
+            )
+            moving = re.search(r"\b0x[0-9a-f]{6,}|/tmp/", seen)
+            wanted, remedy = "the same output in every run", "do not print addresses and paths"
+            assert not moving, problem(wanted, moving[0], remedy)
 
 
 @each(STUDENTS)
 def test_students_get_no_outputs(path):
     for cell in cells(path, "code"):
-        assert not cell.outputs
-        assert cell.execution_count is None
-        assert "SOLUTION" not in cell.source
+        bare = not cell.outputs and cell.execution_count is None and "SOLUTION" not in cell.source
+        wanted, remedy = "no output and no solution", "edit the master, then run: make exercises"
+        assert bare, problem(wanted, first_line(cell), remedy)
 
 
 @each(EXECUTED)
 def test_figures_speak(path):
     for cell in cells(path, "code"):
         pictures = [x for x in cell.outputs if "image/png" in x.get("data", {})]
-        assert len(pictures) <= 1, "one figure a cell: the alternative text belongs to the cell"
+        wanted, remedy = "one figure a cell, which has one alt text", "split the cell"
+        assert len(pictures) <= 1, problem(wanted, f"{len(pictures)}: {first_line(cell)}", remedy)
         if pictures:
-            alt = cell.metadata["mystnb"]["image"]["alt"]
-            assert alt == pictures[0]["data"]["text/plain"]
-            assert len(alt) > 30
-            assert not re.search(r"\.(png|svg)\b|<.*at 0x|Figure\(", alt)
+            alt, shown = cell.metadata["mystnb"]["image"]["alt"], pictures[0]["data"]["text/plain"]
+            assert alt == shown, problem(f"the alt text of the figure, {shown!r}", repr(alt), RUN)
+            speaks = len(alt) > 30 and not re.search(r"\.(png|svg)\b|<.*at 0x|Figure\(", alt)
+            wanted, remedy = "an alt text in a sentence", "draw with attncourse.show"
+            assert speaks, problem(wanted, repr(alt), remedy)
             width = int(cell.metadata["mystnb"]["image"]["width"].removesuffix("px"))
-            assert width <= 700
+            assert width <= 700, problem("a figure of at most 7 inches", width, "draw it smaller")
     links = [x for cell in cells(path, "markdown") for x in re.findall(r"!\[(.*?)\]", cell.source)]
-    assert all(links), "every picture has a text"
+    assert all(links), problem(
+        "an alt text for every picture", links, "write one between the brackets"
+    )
 
 
 @each(EXECUTED)
@@ -140,8 +171,10 @@ def test_what_is_not_compared_is_asserted(path):
         judged = re.match(r"(check|status)\(", cell.source)
         if "nbval-ignore-output" in tags(cell) and not judged:
             compared = [c for c in code[k + 1 :] if "nbval-ignore-output" not in tags(c)]
-            assert compared, "nothing after it is compared"
-            assert "assert" in compared[0].source or "check(" in compared[0].source, cell.source
+            following = compared[0].source if compared else "nothing"
+            bounded = "assert" in following or "check(" in following
+            wanted = f"a cell that asserts a bound after: {first_line(cell)}"
+            assert bounded, problem(wanted, following, "assert one, and print the verdict")
 
 
 def test_who_joins_a_process_group_leaves_it():
@@ -155,9 +188,9 @@ def test_who_joins_a_process_group_leaves_it():
 @each(OLD)
 def test_older_chapter_has_the_promised_size(path):
     words = sum(len(cell.source.split()) for cell in cells(path, "markdown"))
-    assert 1_200 <= words <= 2_500, f"{words} words"
+    assert 1_200 <= words <= 2_500, problem("1,200 to 2,500 words", words, "cut what repeats")
     shown = [c for c in cells(path, "code") if "remove-cell" not in c.metadata.get("tags", [])]
-    assert 20 <= len(shown) <= 35
+    assert 20 <= len(shown) <= 35, problem("20 to 35 code cells", len(shown), "cut what repeats")
 
 
 @each(OLD)
@@ -165,7 +198,8 @@ def test_older_chapter_has_the_sections_that_it_needs(path):
     source = "\n".join(cell.source for cell in cells(path, "markdown"))
     assert "five_steps(" in "\n".join(cell.source for cell in cells(path, "code"))
     for heading in ("cost", "breaks", "In the wild", "Exercises", "Summary", "Sources"):
-        assert re.search(rf"^## .*{heading}", source, re.M | re.I), f"no section '{heading}'"
+        there = re.search(rf"^## .*{heading}", source, re.M | re.I)
+        assert there, problem(f"a section '## {heading}'", "none", "add it")
 
 
 @pytest.mark.parametrize("rule", form.RULES, ids=lambda rule: rule.__name__)
@@ -182,7 +216,9 @@ def test_what_is_older_is_there():
 @each(ALL)
 def test_links_to_terms_lead_to_the_glossary(path):
     source = "\n".join(cell.source for cell in cells(path, "markdown"))
-    assert glossary.unknown_links(source, glossary.terms()) == []
+    unknown = glossary.unknown_links(source, glossary.terms())
+    wanted, remedy = "links to terms of chapters/glossary.md", "add the term, or mend the link"
+    assert not unknown, problem(wanted, unknown, remedy)
 
 
 def test_the_bibliography_can_be_read():
@@ -196,8 +232,9 @@ def test_papers_are_in_the_bibliography(path):
     known = set(re.findall(r"url\s*=\s*\{(.*?)\}", (ROOT / "references.bib").read_text("utf-8")))
     source = "\n".join(cell.source for cell in cells(path, "markdown"))
     linked = set(re.findall(r"https://(?:arxiv|[\w.]*transformer-circuits)\.[^\s)>\"]+", source))
-    assert linked <= known, linked - known
-    assert linked or path not in CHAPTERS
+    wanted = "linked papers in references.bib"
+    assert linked <= known, problem(wanted, linked - known, "add them there")
+    assert linked or path not in CHAPTERS, problem("a paper in every chapter", "none", "cite one")
 
 
 @each(ALL)
@@ -206,6 +243,5 @@ def test_links_to_files_lead_somewhere(path):
     for cell in cells(path, "markdown"):
         for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", cell.source):
             file = (folder / target).resolve()
-            assert file.exists() or file.parent.name in ("chapters", "exercises"), target
-            if file.suffix == ".ipynb" and len(CHAPTERS) >= 3:
-                assert file.exists(), target
+            there = file.exists() or not file.suffix  # such as f[0](x)
+            assert there, problem("a file behind each link", target, "mend the link")

@@ -1,4 +1,4 @@
-"""The form of a chapter that teaches first: each rule takes a notebook and tells what is wrong with it."""
+"""The form of a chapter that teaches first: each rule takes a notebook and lists its problems."""
 
 import re
 from statistics import median
@@ -18,6 +18,10 @@ INLINE = re.compile(r"(?<!\\)\$[^$]*(?<!\\)\$")
 MARKER = re.compile(r"\n *([-+*#] |1[.)] |>)")
 # The documents that the course began with have numbers: 000, 001 ... The claims page alone names them.
 NUMBERED = re.compile(r"\bdocuments? 0\d\d\b|(?<![\w.,])00\d(?![\w.,]\d|\w)")
+
+
+def problem(expected: str, got: object, remedy: str) -> str:
+    return f"expected {expected}; got {got}; {remedy}"
 
 
 def tags(cell) -> set[str]:
@@ -46,32 +50,35 @@ def opening(notebook) -> list[str]:
     """First a situation in few words, then a picture whose code is folded; imports come later."""
     shown = code(notebook)
     if not shown:
-        return ["there is no picture"]
+        return [problem("a picture after the opening words", "no code cell", "draw one")]
     before = notebook.cells[: notebook.cells.index(shown[0])]
     text = "\n".join(x.source for x in before if x.cell_type == "markdown")
     words = len(re.sub(r"^# .*$", "", text, flags=re.MULTILINE).split())
     found = []
     if not 0 < words <= OPENING_WORDS:
-        found.append(f"{words} words before the picture, at most {OPENING_WORDS}, and some")
+        wanted = f"1 to {OPENING_WORDS} words before the picture"
+        found.append(problem(wanted, words, "tell one situation there, and the rest below"))
     if not has_figure(shown[0]):
-        found.append(f"the first code cell makes no picture: {first_line(shown[0])}")
+        wanted, remedy = "a picture from the first code cell", "move imports below the picture"
+        found.append(problem(wanted, first_line(shown[0]), remedy))
     if "hide-input" not in tags(shown[0]):
-        found.append(f"tag the cell of the first picture hide-input: {first_line(shown[0])}")
+        wanted = "the code of the first picture folded"
+        found.append(problem(wanted, first_line(shown[0]), "tag the cell hide-input"))
     return found
 
 
 def small_cells(notebook) -> list[str]:
     """What a reader sees unfolded is short; what is folded may be longer."""
-    lines = {id(cell): len(cell.source.split("\n")) for cell in code(notebook)}
-    unfolded = [cell for cell in code(notebook) if not tags(cell) & FOLDED]
-    middle = median([lines[id(cell)] for cell in unfolded] or [0])
-    found = [
-        f"{lines[id(cell)]} lines: {first_line(cell)}"
-        for cell in code(notebook)
-        if lines[id(cell)] > (MOST_FOLDED if tags(cell) & FOLDED else MOST_LINES)
-    ]
-    if middle > MEDIAN_LINES:
-        found.append(f"the median cell has {middle:g} lines, at most {MEDIAN_LINES}")
+    found, unfolded = [], []
+    for cell in code(notebook):
+        lines, folded = len(cell.source.split("\n")), tags(cell) & FOLDED
+        unfolded += [] if folded else [lines]
+        if lines > (most := MOST_FOLDED if folded else MOST_LINES):
+            wanted = f"at most {most} lines in a cell {'that is folded' if folded else 'in view'}"
+            found.append(problem(wanted, f"{lines} lines: {first_line(cell)}", "split the cell"))
+    if (middle := median(unfolded or [0])) > MEDIAN_LINES:
+        wanted = f"at most {MEDIAN_LINES} lines in the median cell"
+        found.append(problem(wanted, f"{middle:g} lines", "split the longer cells"))
     return found
 
 
@@ -84,16 +91,22 @@ def predictions(notebook) -> list[str]:
         run, answer = (*notebook.cells[k + 1 : k + 3], None, None)[:2]
         asked = cell.source[cell.source.index(PREDICTION) :].split("\n")[0][:60]
         if run is None or run.cell_type != "code" or "hide-output" not in tags(run):
-            found.append(f"no code cell tagged hide-output follows: {asked}")
+            wanted, remedy = "a code cell tagged hide-output", "put the answering cell right below"
+            found.append(problem(f"{wanted} after: {asked}", described(run), remedy))
         elif answer is None or answer.cell_type != "markdown" or "<details>" not in answer.source:
-            found.append(f"no answer in <details> follows the cell of: {asked}")
+            wanted, remedy = "the answer in <details>", "put it below the cell that runs"
+            found.append(problem(f"{wanted} after the cell of: {asked}", described(answer), remedy))
     return found
 
 
+def described(cell) -> str:
+    return f"a {cell.cell_type} cell tagged {sorted(tags(cell))}" if cell else "no cell"
+
+
 def verdicts(notebook) -> list[str]:
-    """What only asserts is folded: a reader who understands skips it."""
+    """A cell that only asserts is folded: a reader who understands skips it."""
     return [
-        f"tag it hide-cell: {first_line(cell)}"
+        problem("a cell that asserts folded", first_line(cell), "tag the cell hide-cell")
         for cell in code(notebook)
         if re.search(r"^ *assert\b", cell.source, re.MULTILINE)
         and not has_figure(cell)
@@ -106,17 +119,24 @@ def size(notebook) -> list[str]:
     words, cells = len(prose(notebook).split()), len(code(notebook))
     found = []
     if not WORDS[0] <= words <= WORDS[1]:
-        found.append(f"{words} words, not {WORDS[0]} to {WORDS[1]}")
+        found.append(
+            problem(f"{WORDS[0]} to {WORDS[1]} words", f"{words} words", resize(words, WORDS))
+        )
     if not CELLS[0] <= cells <= CELLS[1]:
-        found.append(f"{cells} code cells, not {CELLS[0]} to {CELLS[1]}")
+        wanted = f"{CELLS[0]} to {CELLS[1]} code cells"
+        found.append(problem(wanted, f"{cells} code cells", resize(cells, CELLS)))
     return found
+
+
+def resize(number: int, bounds: tuple[int, int]) -> str:
+    return "show more" if number < bounds[0] else "cut what repeats"
 
 
 def sections(notebook) -> list[str]:
     """The end is the same everywhere; what comes before is not."""
     text = prose(notebook)
     return [
-        f"no section '{heading}'"
+        problem(f"a section '## {heading}'", "none", "every chapter ends with it: add it")
         for heading in HEADINGS
         if not re.search(rf"^## .*{heading}", text, re.MULTILINE | re.IGNORECASE)
     ]
@@ -125,14 +145,23 @@ def sections(notebook) -> list[str]:
 def no_document_numbers(notebook) -> list[str]:
     """A reader has not seen the documents that the course began with."""
     texts = [cell.source for cell in notebook.cells]
-    return [f"'{found[0]}' in: {x[:60]}" for x in texts for found in NUMBERED.finditer(x)]
+    remedy = "say what is wrong here, and whose claim it is in chapters/claims.md"
+    return [
+        problem("no number of a source document", f"'{found[0]}' in: {x[:60]}", remedy)
+        for x in texts
+        for found in NUMBERED.finditer(x)
+    ]
 
 
 def whole_formulas(notebook) -> list[str]:
     """Markdown makes a list of a line that begins with "+ ", in the midst of a formula, too."""
     texts = [SET_APART.sub("", x.source) for x in notebook.cells if x.cell_type == "markdown"]
     return [
-        f"no line begins with '{found[1].strip()}' inside a formula: {formula!r}"
+        problem(
+            "no line of a formula that begins like a list",
+            f"'{found[1].strip()}' inside {formula!r}",
+            "join the lines",
+        )
         for text in texts
         for paragraph in text.split("\n\n")
         for formula in INLINE.findall(paragraph)
@@ -144,7 +173,11 @@ def explained_terms(notebook) -> list[str]:
     """A term of the glossary is linked, or explained in emphasis, where it is first used."""
     known = glossary.terms()
     return [
-        f"link [{term}](glossary.md#term-{glossary.slug(term)}) where it is first used"
+        problem(
+            f"'{term}' linked, or explained in bold, where it is first used",
+            "the bare words",
+            f"write [{term}](glossary.md#term-{glossary.slug(term)})",
+        )
         for term in glossary.unexplained(prose(notebook), known)
     ]
 
