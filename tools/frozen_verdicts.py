@@ -38,8 +38,9 @@ SECONDS, OF_AN_EXERCISE = (
     20.0,
     1800.0,
 )  # of the processor for an answer; on the clock for all of an exercise
+BROKE = "the judge raised"
 STUBS = {"NotAttempted", "NotImplementedError"}  # by name: the older ones are other classes
-COLUMNS = "right", "refused", "mistakes", "accepted", "same", "other", "silent", "unseen", "unseen wrong", "unsaid", "late"  # fmt: skip
+COLUMNS = "right", "refused", "mistakes", "accepted", "same", "other", "silent", "unseen", "unseen wrong", "unsaid", "late", "broke"  # fmt: skip
 
 
 @dataclass
@@ -67,8 +68,15 @@ class Row:
     missing: tuple[str, ...] = ()
 
     @property
+    def broke(self) -> bool:
+        """Did the judge raise an error?"""
+        return self.got.startswith(BROKE)
+
+    @property
     def wrong(self) -> bool:
-        """Is a right answer refused, or a wrong one accepted? A stub is neither."""
+        """Is a right answer refused, a wrong one accepted, or does the judge break? A stub is neither."""
+        if self.broke:
+            return True
         return self.got != "passed" if self.wanted == "passed" else self.got == "passed"
 
 
@@ -167,7 +175,7 @@ def _graded(exercise: Any, answer: Any, seed: int) -> tuple:
         return "late", seed
     except Exception as error:
         kind = type(error).__name__
-        return "not attempted" if kind in STUBS else f"the judge raised {kind}: {error}", seed
+        return "not attempted" if kind in STUBS else f"{BROKE} {kind}: {error}", seed
 
 
 def counts(rows: list[Row]) -> Counter:
@@ -177,7 +185,8 @@ def counts(rows: list[Row]) -> Counter:
         found[{"right": "right", "mistake": "mistakes", "unseen": "unseen"}[row.of]] += 1
         found["late"] += row.got == "late"
         found["refused"] += row.of == "right" and row.wrong
-        found["accepted"] += row.of == "mistake" and row.wrong
+        found["accepted"] += row.of == "mistake" and row.got == "passed"
+        found["broke"] += row.broke
         found["unseen wrong"] += row.of == "unseen" and row.wrong
         found["unsaid"] += bool(row.missing)
         if row.of == "mistake":
@@ -243,7 +252,9 @@ def main() -> int:
     if args.out:
         rows = {name: [asdict(row) for row in rows] for name, rows in found.items()}
         args.out.write_text(json.dumps(rows, indent=1, ensure_ascii=False), encoding="utf-8")
-    return int(bool(lost) or any(total[x] for x in ("refused", "accepted", "unseen wrong")))
+    return int(
+        bool(lost) or any(total[x] for x in ("refused", "accepted", "unseen wrong", "broke"))
+    )
 
 
 if __name__ == "__main__":
