@@ -1,4 +1,4 @@
-"""Looking at a trained model: on new inputs, with its own parameters and with others, and everything is put back."""
+"""Looking at a trained model: on new inputs, with its own parameters and with others."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,9 +16,9 @@ def facts_of(
 ) -> dict[str, Any]:
     """The facts of a trained model by their names.
 
-    The first says that it is a module, the second that it learns at most ``most`` numbers, the last that
-    ``inputs`` are left unchanged. Those between are told by ``judge(model, inputs)`` in evaluation mode, as far
-    as it comes.
+    The first says that it is a module, the second that it learns at most ``most`` numbers, the last
+    that ``inputs`` are left unchanged. Those between are told by ``judge(model, inputs)`` in
+    evaluation mode, as far as it comes; everything is put back.
     """
     if not isinstance(model, nn.Module):
         kind = "a class; make an instance" if isinstance(model, type) else type(model).__name__
@@ -55,3 +55,34 @@ def drawn_like(model: nn.Module, generator: torch.Generator) -> list[Tensor]:
 def share(a: Tensor, b: Tensor) -> float:
     """Share of the places in which two tensors agree."""
     return (a == b).double().mean().item()
+
+
+def skill(
+    model: nn.Module,
+    inputs: Tensor,
+    generator: torch.Generator,
+    knows: Callable[[Tensor], bool],
+    moved: Callable[[Tensor], bool],
+    by: float,
+) -> bool | str:
+    """True where other parameters know nothing, but almost the same ones do.
+
+    Args:
+        knows: of what is said with other parameters.
+        moved: is this something else than what is said with its own?
+        by: the share by which almost the same ones differ.
+    """
+    own, drawn = [p.data for p in model.parameters()], drawn_like(model, generator)
+    for factor in (0, 1, -1):
+        if knows(with_parameters(model, [factor * p for p in drawn], inputs)):
+            return (
+                f"with all parameters {'drawn at random' if factor else 'set to 0'} it still does"
+            )
+    nudged = [p * (1 + by * x) for p, x in zip(own, drawn, strict=True)]
+    for words, numbers in (
+        (f"all parameters changed by {by:g} of themselves", nudged),
+        ("the same", own),
+    ):
+        if moved(with_parameters(model, numbers, inputs)):
+            return f"with {words} it says something else"
+    return True

@@ -1,14 +1,11 @@
 """Exercise cross_attention_mask: which words of the source are words at all?"""
 
-from functools import partial
-
 import torch
 
-from attncourse.grading.mistake import Mistake
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes
+from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.inputs import seeded
-from attncourse.grading.noticing import Noticing
-from attncourse.grading.observe import Case
+from attncourse.grading.mistake import Mistake
 
 
 def definition(source, n, pad):
@@ -39,118 +36,67 @@ def cases(seed: int) -> list[Case]:
         source[:, -1] = 1
         source = torch.where(source == pad, source + 1, source)
         source[0, m // 2] = 0 if pad else source[0, m // 2]
-        for row, kept in zip(source, range(1, samples + 1), strict=True):
-            kept = min(kept, m - 1)
-            gap = {
+        for row, number in zip(source, range(1, samples + 1), strict=True):
+            kept = min(number, m - 1)
+            row[{
                 "right": slice(kept, None),
                 "left": slice(0, m - kept),
                 "middle": slice(kept, kept + 1),
-            }
-            row[gap.get(where, slice(0))] = pad
+            }.get(where, slice(0))] = pad  # fmt: skip
         found.append(Case(f"{what}, pad {pad}", (source, n, pad), gradients=False))
     return found
 
 
-def mask(
-    source, n, pad, real=lambda source, pad: source != pad, shape=None, finish=lambda mask: mask
-):
-    """A right answer; a mistake has other real words, another shape or another end."""
-    shape = shape or (lambda real, n: real[:, None, None].expand(-1, 1, n, -1))
-    return finish(shape(real(source, pad), n))
+WORDS = "the words of the sources"
 
 
-def look(case, expected, seen):
+@dataflow(source="the tokens of the sources: b m")
+def right(source, n, pad):
+    words = yield value(f"{WORDS}: b m", source != pad)
+    return words[:, None, None].expand(-1, 1, n, -1)
+
+
+def wrong_word(asked):
     """The first word that is shown or hidden and should not be."""
-    source, _, pad = case.args
-    if seen.dtype != torch.bool:
-        return ""
-    b, _, i, j = (expected != seen).nonzero()[0].tolist()
-    shown, is_word = ("shown", "a word") if source[b, j] != pad else ("hidden", "padding")
-    return (
-        f"In the first call that is wrong, sample {b} is {source[b].tolist()} and pad is {pad}: for written word {i}, "
-        f"token {j} must be {shown}, because it is {is_word}."
-    )
+    for call in asked.shaped:
+        source, _, pad = call.case.args
+        if call.seen.dtype != torch.bool or len(asked.shaped) < len(asked.wrong):
+            return ""
+        b, _, i, j = (call.expected != call.seen).nonzero()[0].tolist()
+        shown, is_word = ("shown", "a word") if source[b, j] != pad else ("hidden", "padding")
+        return (
+            f"In the call '{call.label}' sample {b} is {source[b].tolist()}: for written word {i}, "
+            f"token {j} must be {shown}, because it is {is_word}."
+        )
+    return ""
 
-
-def front(source, pad):
-    """Everything after the first padding is hidden."""
-    return (source == pad).cumsum(1) == 0
-
-
-def counted(source, pad):
-    """As many words as there are, from the left."""
-    return torch.arange(source.size(1)) < (source != pad).sum(1, keepdim=True)
-
-
-ACCEPTED = Accepted(expanded=mask, definition=definition)
-
-
-@ACCEPTED.add
-def repeated(source, n, pad):
-    return torch.ne(source, pad).view(len(source), 1, 1, -1).repeat(1, 1, n, 1)
-
-
-@ACCEPTED.add
-def einsum_of_ones(source, n, pad):
-    return torch.einsum("i,bj->bij", torch.ones(n), (source != pad).float()).bool().unsqueeze(1)
-
-
-@ACCEPTED.add
-def row_after_row(source, n, pad):
-    found = torch.zeros(source.size(0), 1, n, source.size(1), dtype=torch.bool)
-    for b, words in enumerate(source):
-        found[b, 0, :, words.eq(pad).logical_not()] = True
-    return found
-
-
-def causal(visible):
-    return visible & torch.ones(visible.shape[-2:], dtype=torch.bool).tril()
-
-
-MISTAKES = Mistakes(Mistake(says, partial(mask, **steps)) for says, steps in (
-    ("True marks the padding here; it must mark the words, which may be read.",
-     {"real": lambda source, pad: source == pad}),
-    ("A causal mask is put in; all of the source is known before the first word is written.", {"finish": causal}),
-    ("The padding is always taken to be 0; it is the token pad, and 0 may be a word.",
-     {"real": lambda source, pad: source != 0}),
-    ("Every token up to pad is hidden; only pad itself is padding.", {"real": lambda source, pad: source > pad}),
-    ("Everything after the first padding is hidden; padding can stand in front, too.", {"real": front}),
-    ("The words are counted and the mask starts at the left; padding can stand in front, too.", {"real": counted}),
-    ("Only tokens below pad are shown; every token but pad is a word.", {"real": lambda source, pad: source < pad}),
-    ("Padding at the end is hidden, but not that in front of a word.",
-     {"real": lambda source, pad: (source != pad).flip(1).cumsum(1).flip(1) > 0}),
-    ("Padding in front is hidden, but not that behind a word.", {"real": lambda source, pad: (source != pad).cumsum(1) > 0}),
-    ("A word is shown where any sample has one; each sample has its own mask.",
-     {"real": lambda source, pad: (source != pad).any(0).expand(source.shape)}),
-    ("All samples get the mask of the first one.",
-     {"real": lambda source, pad: (source != pad)[:1].expand(source.shape)}),
-    ("A word is hidden where any sample has padding; each sample has its own mask.",
-     {"real": lambda source, pad: (source != pad).all(0).expand(source.shape)}),
-    ("Nothing is hidden.", {"real": lambda source, pad: torch.ones_like(source, dtype=torch.bool)}),
-    ("The shape is (b, n, m); without an axis for the heads it is read as one mask per head.",
-     {"shape": lambda real, n: real[:, None].expand(-1, n, -1)}),
-    ("The shape is (b, m); it needs axes for the heads and for the words that are written.",
-     {"shape": lambda real, n: real}),
-    ("The shape is (b, 1, 1, m); that broadcasts, but here each written word has its row.",
-     {"shape": lambda real, n: real[:, None, None]}),
-    ("Rows and columns are exchanged: rows are the words that are written, columns those that are read.",
-     {"shape": lambda real, n: real[:, None, :, None].expand(-1, 1, -1, n)}),
-    ("The samples stand on the axis of the heads; the shape is (b, 1, n, m).",
-     {"shape": lambda real, n: real[None, :, None].expand(1, -1, n, -1)}),
-    ("The mask is square, with m rows; it has a row for each of the n words that are written.",
-     {"shape": lambda real, n: real[:, None, None].expand(-1, 1, real.size(1), -1)}),
-    ("The rows of padded words are empty, too; whoever writes may always read the words of the source.",
-     {"shape": lambda real, n: (real[:, :, None] & real[:, None])[:, None, [0] * n]}),
-    ("The mask holds ones and zeros; its dtype must be torch.bool.", {"finish": torch.Tensor.long}),
-    ("The mask holds ones and zeros as floats, which would be added to the scores; return booleans.",
-     {"finish": torch.Tensor.float}),
-    ("Zeros and minus infinities are a mask to be added; return booleans.",
-     {"finish": lambda mask: torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)}),
-))  # fmt: skip
 
 EXERCISE = Exercise(
     name="cross_attention_mask",
-    judge=Noticing(definition, cases, gradients=False, look=look),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+    judge=Calls(definition, cases, gradients=False),
+    right=right,
+    axes=("b h n m",),
+    explain=(wrong_word,),
+    ideas=[
+        Mistake("A causal mask is put in; all of the source is known before a word is written.",
+                lambda *given: right(*given).tril()),
+        Mistake("Padding is taken to be 0; it is the token pad, and 0 may be a word.",
+                lambda source, n, pad: right(source, n, 0)),
+        Mistake("Every token up to pad is hidden; only pad itself is padding.",
+                lambda source, n, pad: right((source > pad).long(), n, 0)),
+        Mistake("Only tokens below pad are shown; every token but pad is a word.",
+                lambda source, n, pad: right((source < pad).long(), n, 0)),
+        right.but("All after the first padding is hidden; padding can stand in front, too.",
+                  WORDS, lambda words: words.cumprod(1).bool()),
+        right.but("The words are counted from the left; padding can stand in front.",
+                  WORDS, lambda words: torch.arange(words.size(1)) < words.sum(1, keepdim=True)),
+        right.but("Padding at the end is hidden, but not that in front of a word.",
+                  WORDS, lambda words: words.flip(1).cummax(1).values.flip(1)),
+        right.but("Padding in front is hidden, but not that behind a word.",
+                  WORDS, lambda words: words.cummax(1).values),
+        right.but("A word is shown where any sample has one; each sample has its own mask.",
+                  WORDS, lambda words: words.any(0).expand_as(words)),
+        right.but("A word is hidden where any sample has padding; each sample has its own mask.",
+                  WORDS, lambda words: words.all(0).expand_as(words)),
+    ],
+)  # fmt: skip
