@@ -1,6 +1,7 @@
 """The pictures of the transformer: what they say is what they show, and they fit a phone."""
 
 import pytest
+from support.book.figures import speaks, texts
 
 from attncourse.show import diagrams
 
@@ -11,17 +12,9 @@ FIGURES = {
 }
 
 
-def texts(figure) -> list[str]:
-    (ax,) = figure.canvas.axes
-    return [text.get_text() for text in ax.texts if text.get_text()]
-
-
 @pytest.mark.parametrize("make", FIGURES.values(), ids=FIGURES)
 def test_pictures_speak_and_are_narrow(make):
-    figure = make()
-    assert len(figure.alt) > 100
-    assert figure.canvas.get_figwidth() <= 4.6, "shrunk to a phone, its letters stay legible"
-    assert figure.png() == make().png()
+    speaks(make)
 
 
 def test_chances_are_bars_from_zero():

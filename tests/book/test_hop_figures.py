@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from support.book.figures import speaks
 
 from attncourse.show import diagrams
 
@@ -17,10 +18,7 @@ FIGURES = {
 
 @pytest.mark.parametrize("make", FIGURES.values(), ids=FIGURES)
 def test_pictures_speak_and_are_narrow(make):
-    figure = make()
-    assert len(figure.alt) > 70
-    assert figure.canvas.get_figwidth() <= 4.6, "shrunk to a phone, its letters stay legible"
-    assert figure.png() == make().png()
+    speaks(make)
 
 
 def test_news_takes_as_many_layers_as_the_way_has_windows():

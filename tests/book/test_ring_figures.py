@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from support.book.figures import speaks
 
 from attncourse.show import diagrams
 
@@ -19,10 +20,7 @@ FIGURES = {
 
 @pytest.mark.parametrize("make", FIGURES.values(), ids=FIGURES)
 def test_pictures_speak_and_are_narrow(make):
-    figure = make()
-    assert len(figure.alt) > 100
-    assert figure.canvas.get_figwidth() <= 4.6, "shrunk to a phone, its letters stay legible"
-    assert figure.png() == make().png()
+    speaks(make)
 
 
 def test_a_step_lasts_as_long_as_its_slowest_machine():

@@ -7,32 +7,17 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, mix, qkv, some_pairs, variant
+from support.cases import Variant, mix, module, qkv, some_pairs, variant
 from support.cases.layers import layered, same_as, sequences
 from support.cases.oracles import flex
 from support.mutants import MUTANTS
-
-
-def window_of(p):
-    """The module of a package, or of a private copy."""
-    return p.window if hasattr(p, "window") else p.variants.window
-
-
-def rolling_of(p):
-    """The same for the cache."""
-    return p.rolling if hasattr(p, "rolling") else p.variants.rolling
-
-
-def gaps_of(p):
-    """The same for windows with gaps."""
-    return p.dilated if hasattr(p, "dilated") else p.variants.dilated
 
 
 def windowed(p, s, left, right, limit, is_causal=False, **options):
     """A variant of `sliding_window_attention`; with few queries all of them stand in one block."""
     q, k, v = qkv(s)
     run = partial(
-        window_of(p).sliding_window_attention,
+        module(p, "window").sliding_window_attention,
         window_size=(left, right),
         enable_gqa=s.g < s.h,
         **options,
@@ -87,7 +72,7 @@ def aligned(p, s):
 @variant("SlidingWindowAttention", m=5)
 def layer_both_sides(p, s):
     (x,) = sequences(s, (s.n, s.h * s.d))
-    layer = window_of(p).SlidingWindowAttention(s.h * s.d, s.h, 3, dropout=0.5)
+    layer = module(p, "window").SlidingWindowAttention(s.h * s.d, s.h, 3, dropout=0.5)
 
     def wide_enough(layer, out):
         layer.window_size = (s.n, s.n)
@@ -99,7 +84,7 @@ def layer_both_sides(p, s):
 @variant("SlidingWindowAttention, causal and bool mask", m=5)
 def layer_causal(p, s):
     (x,) = sequences(s, (s.n, s.h * s.d))
-    layer = window_of(p).SlidingWindowAttention(s.h * s.d, s.h, (2, 1), dropout=0.5)
+    layer = module(p, "window").SlidingWindowAttention(s.h * s.d, s.h, (2, 1), dropout=0.5)
     mask = some_pairs(s.b, 1, s.n, s.n) | torch.eye(s.n).bool()
     options = {"is_causal": True, "attn_mask": mask}
     visible = mask & spec.sliding_window(s.n, s.n, 2, 0)
@@ -113,11 +98,11 @@ def layer_causal(p, s):
 @variant("DilatedAttention", n=11, m=11, d=4)
 def layer_with_gaps(p, s):
     (x,) = sequences(s, (s.n, s.h * s.d))
-    layer = gaps_of(p).DilatedAttention(s.h * s.d, s.h, (2, 1), 3, dropout=0.5)
+    layer = module(p, "dilated").DilatedAttention(s.h * s.d, s.h, (2, 1), 3, dropout=0.5)
 
     def no_gaps(layer, _):
         layer.step = 1
-        window = window_of(p).SlidingWindowAttention(s.h * s.d, s.h, (2, 1)).double()
+        window = module(p, "window").SlidingWindowAttention(s.h * s.d, s.h, (2, 1)).double()
         window.load_state_dict(layer.state_dict())
         return layer(x, is_causal=True), window(x, is_causal=True)
 
@@ -130,7 +115,7 @@ def cached(p, s):
 
     def run(q, k, v, window=2):
         options = {"value_dim": v.size(3), "dtype": v.dtype}
-        cache = rolling_of(p).RollingKVCache(s.b, s.g, window, s.d, **options)
+        cache = module(p, "rolling").RollingKVCache(s.b, s.g, window, s.d, **options)
         parts = zip(*(x.split(1, dim=2) for x in (q, k, v)), strict=False)
         return torch.cat([cache.attend(*part) for part in parts], dim=2)
 
@@ -160,11 +145,7 @@ MUTANTS += [
     ("window", "min(max(first // ROWS, 0), count - 1)", "max(first // ROWS, 0)"),
     ("window", "max(last // ROWS, start) + 1", "last // ROWS + 1"),
     ("window", "max(last // ROWS, start) + 1", "count"),
-    (
-        "window",
-        "torch.cat(keys[near], dim=2), torch.cat(values[near], dim=2)",
-        "(x[:, :, near.start * ROWS : near.stop * ROWS] for x in (key, value))",
-    ),
+    ("window", "torch.cat(keys[near], dim=2), torch.cat(values[near], dim=2)", "(x[:, :, near.start * ROWS : near.stop * ROWS] for x in (key, value))"),
     ("window", "rows, k, v, seen, dropout_p, scale=scale", "rows, k, v, seen, dropout_p"),
     ("window", "return window_size // 2, window_size // 2", "return -(-window_size // 2), window_size // 2"),
     ("window", "0 if is_causal else right", "right"),

@@ -8,14 +8,8 @@ MUTANTS = [
     ("first + offset + 1), 0)", "last + offset + 1), 0)"),
     ("last + offset + 1), 0)", "last + offset), 0)"),
     ("(before + number % heads)", "(number % heads)"),
-    (
-        f"+ BLOCK_N > plain):\n            {HIDE}\n        # The",
-        f"> plain):\n            {HIDE}\n        #",
-    ),
-    (
-        f"+ BLOCK_N > plain):\n            {HIDE}\n        p =",
-        f"> plain):\n            {HIDE}\n        p =",
-    ),
+    (f"+ BLOCK_N > plain):\n            {HIDE}\n        # The", f"> plain):\n            {HIDE}\n        #"),
+    (f"+ BLOCK_N > plain):\n            {HIDE}\n        p =", f"> plain):\n            {HIDE}\n        p ="),
     ("not BRANCH or start < plain", "not BRANCH or start + BLOCK_M < plain"),
     ("rescale[:, None] * mixed", "mixed"),
     ("total = rescale * total", "total = total"),
@@ -28,10 +22,7 @@ MUTANTS = [
     ("ds = p * (dp - delta[None, :])", "ds = p * dp"),
     ("dq * (scale / LOG2E)", "dq * scale"),
     ("dk * (scale / LOG2E)", "dk * scale"),
-    (
-        "first - offset, 0) // BLOCK_M * BLOCK_M",
-        "first + BLOCK_N - offset, 0) // BLOCK_M * BLOCK_M",
-    ),
+    ("first - offset, 0) // BLOCK_M * BLOCK_M", "first + BLOCK_N - offset, 0) // BLOCK_M * BLOCK_M"),
     ("tl.maximum(first + BLOCK_N - 1 - offset, 0)", "tl.maximum(first - offset, 0)"),
     ("columns[:, None] <= rows[None, :] + offset", "columns[:, None] <= rows[None, :]"),
     ("for member in tl.range(0, group):", "for member in tl.range(0, 1):"),
@@ -39,4 +30,4 @@ MUTANTS = [
     ("rows, n, True) * LOG2E", "rows, n, True)"),
     ("tl.where(shift == MINUS_INFINITY, -MINUS_INFINITY, shift)", "shift"),
     ("+ tl.sum(p, 1)", "+ tl.max(p, 1)"),
-]
+]  # fmt: skip
