@@ -22,6 +22,7 @@ def kinds(of: Callable[..., Iterator[tuple[str, Tensor]]]) -> Callable[[Asked], 
         if 2 * len(asked.raised) > len(asked.wrong):
             return ""  # the error says more
         found: dict[str, str] = {}
+        told = ""
         for call in asked.shaped:
             right, seen = call.expected, call.seen.cpu()
             if (right.dtype == torch.bool) != (seen.dtype == torch.bool):
@@ -30,8 +31,10 @@ def kinds(of: Callable[..., Iterator[tuple[str, Tensor]]]) -> Callable[[Asked], 
             for what, places in of(right, seen, *call.case.args):
                 here, left = left & places, left & ~places
                 if here.any():
-                    at = here.nonzero()[0].tolist()
-                    found.setdefault(what, f"{what} (in the call '{call.label}' at {at})")
+                    where = "" if told == call.label else f"in the call '{call.label}' "
+                    where = f"{where}at {here.nonzero()[0].tolist()}"
+                    told = told if what in found else call.label
+                    found.setdefault(what, f"{what} ({where})")
         return f"What is wrong: {'; '.join(list(found.values())[:MOST])}." if found else ""
 
     return explainer

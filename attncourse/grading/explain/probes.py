@@ -1,4 +1,4 @@
-"""Simpler questions, each of which one rule decides: which is the first that the answer gets wrong?"""
+"""Simpler questions, each decided by one rule: which is the first that the answer gets wrong?"""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,12 +30,20 @@ def simpler(*questions: tuple[str, tuple]) -> Callable[[Asked], str]:
             right, seen = opened(right), opened(seen)
             unexpected = isinstance(seen, Raised) and not isinstance(right, Raised)
             if _written(right) != _written(seen) and not unexpected:
-                return (
-                    f"{case.label}. So it is {_written(right)}; the answer gives {_written(seen)}."
-                )
+                return f"{case.label}. {_so(list(asked.exercise.results), right, seen)}."
         return ""
 
     return explainer
+
+
+def _so(names: list[str], right: Any, seen: Any) -> str:
+    """The right result beside that of the answer; of several named ones those that are wrong."""
+    several = isinstance(right, tuple) and isinstance(seen, tuple)
+    if not several or not len(names) == len(right) == len(seen):
+        return f"So it is {_written(right)}; the answer gives {_written(seen)}"
+    both = zip(names, map(_written, right), map(_written, seen), strict=True)
+    wrong = [f"{name} is {one}, and not {other}" for name, one, other in both if one != other]
+    return f"So {' and '.join(wrong)}"
 
 
 def _first_row(right: Tensor, seen: Any) -> str:
