@@ -1,6 +1,7 @@
 """Simpler questions, each decided by one rule: which is the first that the answer gets wrong?"""
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 from torch import Tensor
@@ -9,6 +10,8 @@ from attncourse.grading.compare import Raised, difference, plain
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.numerals import opened
 from attncourse.grading.observe import Case
+
+NEAR = 1e-3
 
 
 def simpler(*questions: tuple[str, tuple]) -> Callable[[Asked], str]:
@@ -67,3 +70,33 @@ def _written(found: Any) -> str:
     if isinstance(found, float):
         return f"{found:.6g}"
     return str(found)[:60]
+
+
+def doubled(*arguments: float) -> Callable[[Asked], str]:
+    """An explainer of a formula: how does the answer grow where one argument doubles?
+
+    Args:
+        arguments: all numbers, such that rounding makes no difference to the right one.
+    """
+    places = range(len(arguments))
+    twice = [[x * 2 if k == at else x for k, x in enumerate(arguments)] for at in places]
+
+    def explainer(asked: Asked) -> str:
+        names = list(signature(asked.judge.spec).parameters)
+        cases = [Case("", tuple(x), gradients=False) for x in (arguments, *twice)]
+        found = [
+            (float(opened(right)), float(opened(seen))) for _, right, seen in asked.again(cases)
+        ]
+        (right, seen), *others = found
+        for name, (one, other) in zip(names, others, strict=True):
+            if abs(other / seen - one / right) > NEAR:
+                return (
+                    f"Where {name} doubles, the right number becomes {one / right:.3g} times as "
+                    f"large; that of the answer becomes {other / seen:.3g} times as large."
+                )
+        if abs(seen / right - 1) < NEAR:
+            return ""
+        given = ", ".join(f"{name}={x:,}" for name, x in zip(names, arguments, strict=True))
+        return f"With {given} the answer gives {seen / right:.4g} times the right number."
+
+    return explainer
