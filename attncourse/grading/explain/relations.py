@@ -84,9 +84,10 @@ def _relation(asked: Asked, pairs: list[tuple[Any, Any]], number: int) -> str:
         return ""
     boolean = any(e.dtype == torch.bool for e, _ in pairs)
     pairs = [(e.double(), s.double().cpu()) for e, s in pairs if e.numel() > 1]
-    if not pairs or len({e.dim() for e, _ in pairs}) != 1:
+    if not pairs:
         return ""
-    for says, change in relations(axis_names(asked, pairs[0][0], number)):
+    alike = len({e.dim() for e, _ in pairs}) == 1
+    for says, change in relations(axis_names(asked, pairs[0][0], number) if alike else []):
         if _holds(change, pairs):
             return f"{says}."
     return "" if boolean else _elsewhere(pairs)
