@@ -1,4 +1,4 @@
-"""Windows: what hides and is not minus infinity, blocks that are too narrow, and a score of 0 taken for padding."""
+"""Windows: what hides and is not minus infinity, blocks that are too narrow, keys of zeros."""
 
 import math
 
@@ -36,10 +36,10 @@ right("linear_window", local(least=1))
 wrong("linear_window", "in a window of 141", local())
 wrong("linear_window", "in a window of 141", local(size=64))
 for fill in (-1e3, -1e5, -1e7):
-    wrong("linear_window", "minus infinity", local(least=1, fill=fill))
-wrong("linear_window", "runs over the queries", local(least=1, weigh=lambda s: s.softmax(-2)))
+    wrong("linear_window", "hidden keys count", local(least=1, fill=fill))
+wrong("linear_window", "sum to 1 over the queries", local(least=1, weigh=lambda s: s.softmax(-2)))
 wrong("linear_window", "not divided by sqrt(head_dim)", local(least=1, scale=1.0))
-wrong("linear_window", "reaches w keys to each side", local(least=1, reach=lambda w: w))
+wrong("linear_window", "keys 0 to 8; it should read keys 2 to 6", local(least=1, reach=lambda w: w))
 
 
 def padded(fill=-math.inf, scale=None, hidden=None):
@@ -55,9 +55,9 @@ def padded(fill=-math.inf, scale=None, hidden=None):
 
 
 right("windowed_scores", padded())
-wrong("windowed_scores", "a causal window of 4 tokens", padded(hidden=lambda s: s == 0))
+wrong("windowed_scores", "where 0 belongs", padded(hidden=lambda s: s == 0))
 for fill in (-50.0, -5e3, -1e7, -3e38):
-    wrong("windowed_scores", "finite number", padded(fill=fill))
+    wrong("windowed_scores", "where minus infinity belongs", padded(fill=fill))
 
 
 def over_real_tokens(fill=-math.inf, weigh=lambda s: s.softmax(-1)):
@@ -74,7 +74,7 @@ def over_real_tokens(fill=-math.inf, weigh=lambda s: s.softmax(-1)):
 
 right("odd_window", over_real_tokens(fill=torch.finfo(torch.float32).min))
 for fill in (-1e4, -1e6, -1e8):
-    wrong("odd_window", "more than some scores", over_real_tokens(fill=fill))
+    wrong("odd_window", "a number of about this size", over_real_tokens(fill=fill))
 wrong("odd_window", "sigmoids of the scores", over_real_tokens(weigh=torch.sigmoid))
 
 
