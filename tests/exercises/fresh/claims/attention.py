@@ -54,12 +54,12 @@ def _looks(
     return tuple(moved) if moved[0].shape == moved[1].shape else None
 
 
-@claim(r"query (\d+) (?:reads key|gives key) (\d+)(?!.* no weight)")
+@claim(r"query (\d+) (?:reads key (?=\d)|gives key (?=\d+ some weight))(\d+)")
 def _too_much(found, evidence):
     return _reads(evidence, int(found[1]), int(found[2]), True)
 
 
-@claim(r"query (\d+) (?:does not read key|gives key) (\d+)(?:$|\W+(?:and should|no weight))")
+@claim(r"query (\d+) (?:does not read key (?=\d)|gives key (?=\d+ no weight))(\d+)")
 def _too_little(found, evidence):
     return _reads(evidence, int(found[1]), int(found[2]), False)
 
