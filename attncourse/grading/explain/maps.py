@@ -14,7 +14,8 @@ from torch import Tensor
 from attncourse.grading.compare import difference, plain, same
 from attncourse.grading.explain.asked import Asked, Wrong
 from attncourse.grading.explain.heads import mixed_heads, whose
-from attncourse.grading.explain.weights import says_of_map
+from attncourse.grading.explain.steps import missing_step
+from attncourse.grading.explain.weights import OTHER_SCORES, says_of_map
 from attncourse.grading.observe import Case
 
 NEAR = 1e-3
@@ -24,7 +25,13 @@ ONLY_RETURNED = "The output is right; only the returned weights are not."
 
 
 def of_map(asked: Asked) -> str:
-    """What is wrong with the first map that is wrong."""
+    """What is wrong with the first map that is wrong; of other scores, from which step on."""
+    says = _first_wrong(asked)
+    return (says.endswith(OTHER_SCORES) and missing_step(asked)) or says
+
+
+def _first_wrong(asked: Asked) -> str:
+    """The sentence on the first map that is wrong."""
     calls = [x for x in asked.shaped if isinstance(x.expected, tuple)]
     returned = [says for call in calls if (says := _of_returned(asked, call))]
     if wrong := [says for says in returned if says != BEHIND]:

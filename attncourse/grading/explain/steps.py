@@ -17,7 +17,7 @@ from attncourse.grading.observe import run
 
 MOST = 1_000_000  # numbers that are kept of one call
 NEAR = 1e-5
-ALL_MADE = "look at what is made of them."
+ALL_MADE = "look at what is made of them, and returned."
 
 
 class NumbersMade(TorchDispatchMode):
@@ -59,7 +59,7 @@ def missing_step(asked: Asked) -> str:
         return ""
     done, place = gap
     if place == len(asked.right):
-        return f"{_begin(asked.right[done].called)} are right; {ALL_MADE}"
+        return f"{_begin(asked.right[done].called)} are among the numbers that the answer computes; {ALL_MADE}"
     says = f"{_begin(asked.right[done].called)} are among the numbers that the answer computes"
     missing = asked.right[place].called
     if place == done + 1:

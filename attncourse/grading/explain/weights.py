@@ -11,6 +11,10 @@ from attncourse.grading.explain.heads import of_heads
 NEAR = 1e-3
 COARSE = 1e-2  # as bfloat16 leaves weights
 LEAST = 1e-4  # a smaller weight may be rounding
+OTHER_SCORES = (
+    "each query reads the right keys, and its weights have the right sum, but they are those of "
+    "other scores: look at how a query meets a key, and at what is made of that."
+)
 
 
 def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key: Any = None) -> str:
@@ -55,10 +59,7 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
         )
     if (says := _exchanged(right, seen)) != "":
         return f"{where} {says}"
-    return (
-        f"{where} each query reads the right keys, and its weights have the right sum, but they "
-        "are those of other scores: look at what comes before the softmax."
-    )
+    return f"{where} {OTHER_SCORES}"
 
 
 def _other_keys(right: Tensor, seen: Tensor) -> str:

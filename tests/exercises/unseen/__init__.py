@@ -48,12 +48,11 @@ def wrong(exercise: str, *says: Any, never: tuple[str, ...] | str = (), made: bo
 
     Args:
         exercise: its name.
-        says: words that name the true mistake; what the student reads must contain each.
+        says: words that name the true mistake; what the student reads must contain each. Without any it must only fail.
         never: words that would be false.
         made: the decorated function makes the answer.
     """
     *words, answer = (*says, _DECORATES) if not says or isinstance(says[-1], str) else says
-    assert words, f"{exercise}: which words name the mistake?"
     never = (never,) if isinstance(never, str) else never
     return _add(exercise, answer, made=made, passes=False, says=tuple(words), never=never)
 

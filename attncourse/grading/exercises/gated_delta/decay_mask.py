@@ -39,7 +39,7 @@ def definition(log_decay):
 
 
 def exactly(table):
-    """Numbers that a tolerance overlooks: exact zeros, and the digits of small ones (float32 ends at 1e-37)."""
+    """Exact zeros, and the digits of small numbers (float32 ends at 1e-37): a tolerance overlooks both."""
     later, logs = table.double().triu(1), table.double().tril().clamp(min=1e-37).log()
     yield "later tokens count exactly 0", not later.any() or f"no, some {later.abs().max():.3g}"
     yield "the logarithms of the numbers", logs

@@ -36,7 +36,7 @@ def cases(seed: int) -> list[Case]:
 
 
 def behind(state, query, key, value, log_decay, beta=None):
-    """The loops of the course, behind a state: d tokens with the axes as keys write it, one row each."""
+    """The loops of the course, behind a state: d tokens with the axes as keys write its rows."""
     b, h, d, e = state.shape
     n, rows = key.size(2), torch.eye(d, dtype=state.dtype).expand(b, h, d, d)
     logs = torch.cat([state.new_zeros(b, h, d), log_decay], 2)

@@ -1,19 +1,11 @@
 """Exercise repair_global: a causal model whose chunks read a state of the whole text, repaired."""
 
 import torch
-import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
-from attncourse.grading.exercises.linear._chunks import (
-    LOOPED,
-    RIGHT,
-    apart,
-    cases,
-    shared,
-)
-from attncourse.grading.exercises.linear._summed import elu_plus_one, with_one
-from attncourse.grading.exercises.linear._told import Reads
+from attncourse.grading.dataflow import dataflow, named
+from attncourse.grading.exercise import Calls, Case, Exercise, Mistake
+from attncourse.grading.feature_inputs import EXTREMES, UNIT, drawn, elu_plus_one, extremes
 
 
 def definition(query, key, value, size):
@@ -21,75 +13,77 @@ def definition(query, key, value, size):
     return spec.linear_attention(query, key, value, is_causal=True)[0]
 
 
-ACCEPTED = Accepted(a_table_of_all_pairs=RIGHT)
+CALLS = (  # special about the call, b h n m d e, how loud, size
+    ("2 samples, 3 heads, 7 tokens, chunks of 3, values 5 wide", (2, 3, 7, 7, 4, 5), 1, 3),
+    (f"chunks of 2, {UNIT}", (1, 2, 8, 8, 3, 0), 1, 2),
+    ("values of 1 number, chunks of 4", (1, 2, 6, 6, 2, 1), 4, 4),
+    ("chunks of 1", (1, 3, 5, 5, 3, 4), 1, 1),
+    ("one chunk, as long as the text", (3, 2, 6, 6, 5, 3), 1, 6),
+    ("a chunk longer than the text", (2, 1, 5, 5, 4, 6), 1, 8),
+    ("1 token", (2, 3, 1, 1, 5, 4), 1, 2),
+    ("11 tokens, chunks of 4, features near 0 and far from it", (1, 2, 11, 11, 2, 3), 4, 4),
+    (f"7 tokens, chunks of 3, {EXTREMES}", (2, 2, 7, 7, 3, 4), extremes, 3),
+)
 
 
-@ACCEPTED.add
-def a_state_that_grows(query, key, value, size):
-    rows = elu_plus_one(query), elu_plus_one(key), with_one(value)
-    state, outputs = torch.zeros_like(rows[1].mT @ rows[2]), []
-    for q, k, v in zip(*(x.split(size, 2) for x in rows), strict=True):
-        outputs.append(q @ state + (q @ k.mT).tril() @ v)
-        state = state + k.mT @ v
-    read = torch.cat(outputs, dim=2)
-    return read[..., :-1] / read[..., -1:]
+def cases(seed: int) -> list[Case]:
+    return drawn(seed, CALLS)
 
 
-@ACCEPTED.add
-def what_is_left_is_subtracted(query, key, value, size):
-    """From the state of everything, chunk by chunk from the end."""
-    rows = [x.double() for x in (elu_plus_one(query), elu_plus_one(key), with_one(value))]
-    state, outputs = rows[1].mT @ rows[2], []
-    for q, k, v in list(zip(*(x.split(size, 2) for x in rows), strict=True))[::-1]:
-        state = state - k.mT @ v
-        outputs.insert(0, q @ state + (q @ k.mT).tril() @ v)
-    read = torch.cat(outputs, 2)
-    return read[..., :-1] / read[..., -1:]
+def chunks_between(n, size):
+    """By how many chunks, and by how many tokens, a query comes after a key."""
+    i, j = torch.arange(n)[:, None], torch.arange(n)
+    return i // size - j // size, i - j
 
 
-@ACCEPTED.add
-def running_state(query, key, value, size):
-    q, k = F.elu(query) + 1, F.elu(key) + 1
-    states = torch.einsum("bhnd,bhne->bhnde", k, value).cumsum(2)
-    total = torch.einsum("bhnd,bhnd->bhn", q, k.cumsum(2))
-    return torch.einsum("bhnd,bhnde->bhne", q, states) / total[..., None]
+@dataflow(query="the queries: b h n d", key="the keys: b h m d", value="the values: b h m e")
+def right(query, key, value, size):
+    q = yield named("the features of the queries: b h n d", elu_plus_one(query))
+    k = yield named("the features of the keys: b h m d", elu_plus_one(key))
+    chunks, tokens = chunks_between(query.size(2), size)
+    earlier = yield named("the weights of earlier chunks: b h n m", q @ k.mT * (chunks > 0))
+    own = yield named("the weights inside a chunk: b h n m",
+                      q @ k.mT * ((chunks == 0) & (tokens >= 0)))  # fmt: skip
+    weights = yield named("the weights: b h n m", earlier + own)
+    sums = yield named("the weighted sums of the values: b h n e", weights @ value)
+    total = yield named("the sums of the weights: b h n", weights.sum, -1)
+    return sums / total[..., None]
 
 
-@ACCEPTED.add
-def prefix_of_each_chunk(query, key, value, size):
-    q, k = elu_plus_one(query), elu_plus_one(key)
-    rows = []
-    for a in range(0, q.shape[2], size):
-        b = min(a + size, q.shape[2])
-        w = torch.tril(q[:, :, a:b] @ k[:, :, a:b].transpose(2, 3))
-        sums = w @ value[:, :, a:b] + q[:, :, a:b] @ (k[:, :, :a].mT @ value[:, :, :a])
-        total = w.sum(-1) + (q[:, :, a:b] @ k[:, :, :a].sum(2)[..., None])[..., 0]
-        rows.append(sums / total.unsqueeze(-1))
-    return torch.concat(rows, dim=2)
+def counting(rule):
+    """The answer whose weights count by a rule of the chunks and tokens between two places."""
 
+    def answer(query, key, value, size):
+        counts = rule(*chunks_between(query.size(2), size)).float()
+        weights = elu_plus_one(query) @ elu_plus_one(key).mT * counts
+        return weights @ value / weights.sum(-1, keepdim=True)
 
-def as_found(n, m, x):
-    """What the code as found counts: every other chunk, and its own up to the query."""
-    c, t = apart(n, m, x)
-    return ((c != 0) | (t >= 0)).float()
+    return answer
 
-
-FOUND = "This is the code as found, or does the same: the state is that of the whole text, and without its own chunk there are still the later ones in it."
-MISTAKES = Mistakes([
-    RIGHT.but(FOUND, pairs=as_found),
-    RIGHT.but("The state of the whole text is read as it is: a chunk reads itself twice, and what comes later.",
-              pairs=lambda n, m, x: 1 + ((y := apart(n, m, x))[0].eq(0) & (y[1] >= 0)).float()),
-    RIGHT.but("Later chunks are hidden from the sum of the values, but still counted in the sum of the weights.", counted=as_found),
-    RIGHT.but("Later chunks are hidden from the sum of the weights, but their values are still added up.",
-              pairs=as_found, counted=RIGHT.pairs),
-    *(Mistake(says, answer) for says, answer in LOOPED),
-    *shared(RIGHT, without=("chunks 12", "chunks 13", "counted 12", "values 12")),
-])  # fmt: skip
 
 EXERCISE = Exercise(
     name="repair_global",
     answer="causal_in_chunks",
-    judge=Reads(definition, cases),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+    judge=Calls(definition, cases),
+    right=right,
+    axes=("b h n e",),
+    measures=("gradients",),
+    ideas=[
+        Mistake(says, counting(rule))
+        for says, rule in (
+            ("This is the code as found, or does the same: the state is that of the whole text, and "
+             "without its own chunk there are still the later ones in it.",
+             lambda c, t: (c != 0) | (t >= 0)),
+            ("The state of the whole text is read as it is: a chunk reads itself twice, and what "
+             "comes later.", lambda c, t: 1 + ((c == 0) & (t >= 0)).float()),
+            ("The chunk is in the state before the state is read, so that it is read twice: whole, "
+             "and below the triangle.", lambda c, t: (c >= 0) + ((c == 0) & (t >= 0)).float()),
+            ("Only the chunk right before is read; the state holds all earlier ones.",
+             lambda c, t: (c == 1) | (c == 0) & (t >= 0)),
+            ("The state comes a chunk late: the chunk right before is not read.",
+             lambda c, t: (c > 1) | (c == 0) & (t >= 0)),
+            ("The first chunks count more and more: the old state is added to itself with each "
+             "chunk.", lambda c, t: torch.where(c > 0, 2.0 ** (c - 1), (c == 0) & (t >= 0))),
+        )
+    ],
+)  # fmt: skip
