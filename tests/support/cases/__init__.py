@@ -6,13 +6,20 @@ float64 and seeded; sizes are pairwise different primes, except where the mechan
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from attncourse import spec
 from support.cases.oracles import flex
+
+
+def module(p: Any, name: str) -> ModuleType:
+    """A file of the variants: of a private copy, or of the package."""
+    return getattr(p, name) if hasattr(p, name) else import_module(f"attncourse.variants.{name}")
 
 
 class Sizes(NamedTuple):

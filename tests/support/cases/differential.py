@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, draw, mix, some_pairs, variant
-from support.cases.global_local import module
+from support.cases import Variant, draw, mix, module, some_pairs, variant
 from support.cases.layers import sequences
 from support.mutants import MUTANTS
 

@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, draw, mix, qkv, some_pairs, variant
-from support.cases.global_local import module
+from support.cases import Variant, draw, mix, module, qkv, some_pairs, variant
 from support.cases.layers import sequences
 from support.cases.shared import heads_of
 from support.mutants import MUTANTS

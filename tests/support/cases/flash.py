@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, mix, qkv, some_pairs, variant
+from support.cases import Variant, mix, module, qkv, some_pairs, variant
 from support.cases.oracles import flex
 
 
 def flash(p):
     """`flash_attention` of a package; of a private copy, together with that copy's `tiled`."""
-    if hasattr(p, "flash_attention"):
-        return partial(p.flash_attention, backend="tiled")
+    if not hasattr(p, "tiled"):
+        return partial(module(p, "flash").flash_attention, backend="tiled")
 
     def attend(*inputs, **options):
         with mock.patch.dict(sys.modules, {"attncourse.variants.flash.tiled": p.tiled}):

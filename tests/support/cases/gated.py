@@ -6,15 +6,10 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, draw, mix, variant
+from support.cases import Variant, draw, mix, module, variant
 from support.cases.layers import sequences
 from support.cases.shared import heads_of
 from support.mutants import MUTANTS
-
-
-def of(p, name):
-    """A module of a package, or of a private copy."""
-    return getattr(p, name, None) or getattr(p.variants, name)
 
 
 def by_tokens(q, k, v, g, beta=None, scale=None):
@@ -33,7 +28,7 @@ def sequence(s, decays=()):
 
 def gated_variant(p, s, limit, decays=()):
     """Chunks of 2 tokens, so that there are many of them."""
-    gated = of(p, "gated")
+    gated = module(p, "gated")
     q, k, v, g = sequence(s, decays)
 
     def stored(q, k, v, g):
@@ -73,7 +68,7 @@ def many_decays(p, s):
 
 
 def delta_variant(p, s, limit, decays=None):
-    delta = of(p, "delta")
+    delta = module(p, "delta")
     q, k, v, g = sequence(s, decays or ())
     (beta,) = draw((s.b, s.h, s.n))
     inputs = (q, k, v, torch.sigmoid(beta)) if decays is None else (q, k, v, torch.sigmoid(beta), g)
@@ -162,7 +157,7 @@ def per_head(x, proj, heads):
 @variant("GatedLinearAttention", n=5, m=5, d=4)
 def gated_layer(p, s):
     torch.manual_seed(0)
-    layer = of(p, "gated").GatedLinearAttention(s.h * s.d, s.h, per_channel=False, chunk=2)
+    layer = module(p, "gated").GatedLinearAttention(s.h * s.d, s.h, per_channel=False, chunk=2)
 
     def gates(layer, x):
         return torch.log(torch.sigmoid(per_head(x, layer.decay_proj, s.h))) / 16, None
@@ -179,7 +174,7 @@ def gated_layer(p, s):
 @variant("GatedDeltaAttention", n=5, m=5, d=4)
 def delta_layer(p, s):
     torch.manual_seed(0)
-    layer = of(p, "delta").GatedDeltaAttention(s.h * s.d, s.h, chunk=2)
+    layer = module(p, "delta").GatedDeltaAttention(s.h * s.d, s.h, chunk=2)
     with torch.no_grad():
         layer.rate.copy_(torch.linspace(-1, 1, s.h))
 
@@ -201,14 +196,14 @@ def delta_layer(p, s):
 @variant("DeltaAttention", n=5, m=5, d=4)
 def plain_delta_layer(p, s):
     torch.manual_seed(0)
-    layer = of(p, "delta").DeltaAttention(s.h * s.d, s.h, chunk=2)
+    layer = module(p, "delta").DeltaAttention(s.h * s.d, s.h, chunk=2)
 
     def gates(layer, x):
         beta = torch.sigmoid(per_head(x, layer.beta_proj, s.h))
         return 0 * beta, beta
 
     def nothing_fades(layer, x, projected, behind):
-        gated = of(p, "delta").GatedDeltaAttention(s.h * s.d, s.h).double()
+        gated = module(p, "delta").GatedDeltaAttention(s.h * s.d, s.h).double()
         gated.load_state_dict(layer.state_dict(), strict=False)
         torch.nn.init.constant_(gated.rate, -torch.inf)
         return layer(x), gated(x)

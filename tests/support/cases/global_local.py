@@ -8,18 +8,13 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from attncourse.spec import scaled_dot_product_attention
-from support.cases import Variant, draw, mix, variant
+from support.cases import Variant, draw, mix, module, variant
 from support.cases.layers import layered
 from support.cases.oracles import flex
 from support.cases.shared import heads_of
 from support.mutants import MUTANTS
 
 WINDOW = (2, 1)
-
-
-def module(p, name: str):
-    """A file of the variants, of the package or of a private copy."""
-    return getattr(p, name) if hasattr(p, name) else getattr(p.variants, name)
 
 
 def some_global(b: int, n: int):

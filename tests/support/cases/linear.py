@@ -5,20 +5,15 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from support.cases import Variant, mix, qkv, variant
+from support.cases import Variant, mix, module, qkv, variant
 from support.cases.layers import sequences
 from support.cases.shared import heads_of
 from support.mutants import MUTANTS
 
 
-def linear_of(p):
-    """The module of a package, or of a private copy."""
-    return p.linear if hasattr(p, "linear") else p.variants.linear
-
-
 def linear_variant(p, s, limit, **options):
     """Chunks of 2 queries, so that there are many of them."""
-    linear = linear_of(p)
+    linear = module(p, "linear")
     q, k, v = qkv(s)
     run = partial(linear.linear_attention, chunk=2, **options)
 
@@ -72,7 +67,7 @@ def products(p, s):
 def layer(p, s):
     (x,) = sequences(s, (s.n, s.h * s.d))
     torch.manual_seed(0)
-    layer = linear_of(p).LinearAttention(s.h * s.d, s.h, chunk=2, num_kv_heads=s.g)
+    layer = module(p, "linear").LinearAttention(s.h * s.d, s.h, chunk=2, num_kv_heads=s.g)
     layer = layer.double()
 
     def by_loops(x):
@@ -87,7 +82,9 @@ def layer(p, s):
         return layer.out_proj(mix(weights, None, None, v).transpose(1, 2).flatten(2))
 
     def equal_features():
-        flat = linear_of(p).LinearAttention(s.h * s.d, s.h, torch.ones_like, num_kv_heads=s.g)
+        flat = module(p, "linear").LinearAttention(
+            s.h * s.d, s.h, torch.ones_like, num_kv_heads=s.g
+        )
         flat = flat.double()
         flat.load_state_dict(layer.state_dict())
         general = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g).double()

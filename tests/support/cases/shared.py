@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, mix, qkv, variant
+from support.cases import Variant, mix, module, qkv, variant
 from support.cases.layers import sequences
 from support.cases.oracles import flex
 
@@ -115,8 +115,8 @@ def latent(p, s, absorbed: bool):
     """A variant of `LatentAttention`; the loops know the plain form only."""
     (x,) = sequences(s, (s.n, 17))
     torch.manual_seed(0)
-    module = p.latent if hasattr(p, "latent") else p.variants.latent
-    layer = module.LatentAttention(17, s.h, head_dim=s.d, latent_dim=7, rotary_dim=4).double()
+    layer = module(p, "latent").LatentAttention(17, s.h, head_dim=s.d, latent_dim=7, rotary_dim=4)
+    layer = layer.double()
     with torch.no_grad():  # ones would hide that they are there
         layer.latent_norm.weight.copy_(torch.linspace(0.5, 2.0, 7))
 

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from support.cases import Sizes, draw, some_pairs
+from support.cases import Sizes, draw, module, some_pairs
 from support.cases.differential import differential_layer, pairs
-from support.cases.global_local import module
 from support.claims import claim
 from support.contracts import close
 

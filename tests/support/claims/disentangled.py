@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from attncourse import spec
-from support.cases import Sizes, draw, qkv, some_pairs
-from support.cases.global_local import module
+from support.cases import Sizes, draw, module, qkv, some_pairs
 from support.claims import claim
 from support.contracts import LargestTensor, close
 

@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Sizes, draw
-from support.cases.gated import of, sequence
-from support.cases.linear import linear_of
+from support.cases import Sizes, draw, module
+from support.cases.gated import sequence
 from support.claims import claim
 from support.contracts import close
 
@@ -18,7 +17,7 @@ def ways(p, s, decays):
     """(call, loops) of the gated rule and of the delta rule on the same tokens; a call takes slices of them."""
     q, k, v, g = sequence(s, decays)
     beta = torch.sigmoid(draw((s.b, s.h, s.n))[0])
-    gated, delta = of(p, "gated").gated_linear_attention, of(p, "delta").delta_rule
+    gated, delta = module(p, "gated").gated_linear_attention, module(p, "delta").delta_rule
 
     def plain(at, **options):
         return gated(*(x[:, :, at] for x in (q, k, v, g)), return_state=True, **options)
@@ -49,7 +48,7 @@ def chunks_and_cuts_leave_the_state_as_it_is(p):
 @claim
 def strong_decays_do_not_overflow(p):
     """A token that forgets nearly everything: in float32, with gradients, as the loops have it in float64."""
-    rule, delta = of(p, "gated").gated_linear_attention, of(p, "delta").delta_rule
+    rule, delta = module(p, "gated").gated_linear_attention, module(p, "delta").delta_rule
     ones = torch.ones(2, 3, 9)
     for decays in ((), (4,)):
         q, k, v, g = sequence(Sizes(n=9, d=4, e=3), decays)
@@ -71,8 +70,10 @@ def delta_replaces_what_linear_adds(p):
     key = F.normalize(torch.ones(1, 1, 2, 4).double(), dim=-1)
     value = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double()[None, None]
     ones = torch.ones(1, 1, 2).double()
-    replaced = of(p, "delta").delta_rule(key, key, value, ones, scale=1.0)[0, 0, -1]
-    added = of(p, "gated").gated_linear_attention(key, key, value, 0 * ones, scale=1.0)[0, 0, -1]
+    replaced = module(p, "delta").delta_rule(key, key, value, ones, scale=1.0)[0, 0, -1]
+    added = module(p, "gated").gated_linear_attention(key, key, value, 0 * ones, scale=1.0)[
+        0, 0, -1
+    ]
     close(replaced, value[0, 0, 1])
     close(added, value[0, 0].sum(0))
 
@@ -81,7 +82,7 @@ def delta_replaces_what_linear_adds(p):
 def gated_layers_decode_with_one_state(p):
     torch.manual_seed(0)
     (x,) = draw((2, 9, 12))
-    gated, delta, linear = of(p, "gated"), of(p, "delta"), linear_of(p)
+    gated, delta, linear = module(p, "gated"), module(p, "delta"), module(p, "linear")
     for make in (gated.GatedLinearAttention, delta.GatedDeltaAttention):
         for per_channel in (False, True):
             layer = make(12, 3, per_channel=per_channel, chunk=2).double()
@@ -103,7 +104,7 @@ def gated_layers_decode_with_one_state(p):
 def layers_keep_most_of_their_state_before_they_are_trained(p):
     torch.manual_seed(0)
     (x,) = draw((2, 9, 12))
-    for make in (of(p, "gated").GatedLinearAttention, of(p, "delta").GatedDeltaAttention):
+    for make in (module(p, "gated").GatedLinearAttention, module(p, "delta").GatedDeltaAttention):
         for per_channel in (False, True):
             log_decay = make(12, 3, per_channel=per_channel).double().heads(x)[3]
             assert log_decay.exp().mean() > 0.94, "else recall over ten tokens is not learned"
@@ -111,13 +112,13 @@ def layers_keep_most_of_their_state_before_they_are_trained(p):
 
 @claim
 def retention_forgets_less_head_by_head(p):
-    kept = of(p, "gated").retention_decay(3).exp()
+    kept = module(p, "gated").retention_decay(3).exp()
     close(kept, torch.tensor([1 - 1 / 32, 1 - 1 / 64, 1 - 1 / 128]), atol=1e-6)
 
 
 @claim
 def gated_attention_says_what_is_wrong(p):
-    gated, delta = of(p, "gated"), of(p, "delta")
+    gated, delta = module(p, "gated"), module(p, "delta")
     q, k, v, g = sequence(Sizes(n=5, d=4, e=3))
     attend = gated.gated_linear_attention
     with pytest.raises(ValueError, match="chunk counts the tokens of a step .* got 0"):

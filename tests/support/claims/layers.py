@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from support.cases.global_local import module
+from support.cases import module
 from support.claims import claim
 
 WIDTH, HEADS = 12, 3

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from attncourse import spec
-from support.cases import draw
-from support.cases.linear import linear_of
+from support.cases import draw, module
 from support.claims import claim
 from support.contracts import close, largest_tensor
 
@@ -15,7 +14,7 @@ from support.contracts import close, largest_tensor
 @claim
 def chunks_and_cuts_change_nothing(p):
     """Any chunk, any cut into a state and a rest, both ways: the same output and gradients as pair by pair."""
-    linear = linear_of(p)
+    linear = module(p, "linear")
     q, k, v = draw((2, 4, 11, 3), (2, 2, 11, 3), (2, 2, 11, 5))
     for options in ({}, {"normalize": False, "feature_map": lambda x: x}):
         attend = partial(linear.linear_attention, **options)
@@ -37,7 +36,7 @@ def chunks_and_cuts_change_nothing(p):
 @claim
 def no_tensor_grows_with_the_square(p):
     """Not with n^2 and not with n d^2: the largest tensor is as long as the input."""
-    linear = linear_of(p)
+    linear = module(p, "linear")
     for n in (512, 1024):
         q, k, v = draw((1, 1, n, 32), (1, 1, n, 32), (1, 1, n, 32))
         needed = largest_tensor(partial(linear.linear_attention, is_causal=True), q, k, v)
@@ -46,7 +45,7 @@ def no_tensor_grows_with_the_square(p):
 
 @claim
 def features_that_are_all_0_read_0(p):
-    linear = linear_of(p)
+    linear = module(p, "linear")
     q, k, v = (x.requires_grad_() for x in draw((1, 1, 3, 4), (1, 1, 3, 4), (1, 1, 3, 5)))
     for is_causal in (False, True):
         options = {"is_causal": is_causal, "feature_map": torch.nn.functional.relu}
@@ -60,7 +59,7 @@ def features_that_are_all_0_read_0(p):
 
 @claim
 def random_features_average_the_exponential(p):
-    linear = linear_of(p)
+    linear = module(p, "linear")
     q, k = (x / 2 for x in draw((1, 1, 3, 6), (1, 1, 4, 6)))
     exact = torch.exp(q @ k.mT / 6**0.5)
     generator = torch.Generator().manual_seed(0)
@@ -75,7 +74,7 @@ def random_features_average_the_exponential(p):
 @claim
 def decoding_keeps_one_table(p):
     """In any chunks and with or without turning, decoding is the full pass; the state does not grow."""
-    linear = linear_of(p)
+    linear = module(p, "linear")
     torch.manual_seed(0)
     x = draw((2, 9, 16))[0]
     for options in ({}, {"normalize": False}):
@@ -102,7 +101,7 @@ def decoding_keeps_one_table(p):
 
 @claim
 def linear_attention_says_what_is_wrong(p):
-    linear = linear_of(p)
+    linear = module(p, "linear")
     q, k, v = draw((2, 4, 5, 3), (2, 4, 6, 3), (2, 4, 6, 5))
     attend = linear.linear_attention
     with pytest.raises(ValueError, match="chunk counts the tokens of a step .* got 0"):

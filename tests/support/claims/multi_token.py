@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from support.cases import Sizes, draw, mix, qkv
-from support.cases.global_local import module
+from support.cases import Sizes, draw, mix, module, qkv
 from support.cases.multi_token import SMALL, identity_kernel
 from support.claims import claim
 from support.contracts import close

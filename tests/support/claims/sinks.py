@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from attncourse import spec
-from support.cases import Sizes, draw
-from support.cases.global_local import module
+from support.cases import Sizes, draw, module
 from support.cases.sinks import sink_layer
 from support.claims import claim
 from support.contracts import close

@@ -8,9 +8,8 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attncourse import spec
-from support.cases import draw
+from support.cases import draw, module
 from support.cases.oracles import flex
-from support.cases.window import rolling_of, window_of
 from support.claims import claim
 from support.contracts import close, largest_tensor
 
@@ -37,7 +36,7 @@ def with_gradients(run, *inputs):
 @claim
 def blocks_of_a_window_equal_the_mask(p):
     """Blocks of two queries, so that there are many of them; any lengths, also where nobody is in sight."""
-    window = window_of(p)
+    window = module(p, "window")
     shared = {"enable_gqa": True, "scale": 0.7}
     with mock.patch.object(window, "ROWS", 2):
         for n, m in ((7, 7), (9, 4), (3, 8), (0, 3), (3, 0)):
@@ -65,7 +64,7 @@ def blocks_of_a_window_equal_flex_attention(p):
     q, k, v = draw((1, 2, 150, 4), (1, 2, 150, 4), (1, 2, 150, 4))
     for left, right in ((70, 0), (5, 3)):
         theirs = flex(q, k, v, mask_mod=p.masks.sliding_window(left, right))
-        close(window_of(p).sliding_window_attention(q, k, v, (left, right)), theirs)
+        close(module(p, "window").sliding_window_attention(q, k, v, (left, right)), theirs)
 
 
 class AllTensors(TorchDispatchMode):
@@ -87,7 +86,9 @@ def the_work_in_a_window_grows_with_the_length(p):
     def numbers(n: int) -> int:
         inputs = [torch.randn(1, 1, n, 4) for _ in range(3)]
         with AllTensors() as made:
-            with_gradients(lambda *x: window_of(p).sliding_window_attention(*x, (16, 16)), *inputs)
+            with_gradients(
+                lambda *x: module(p, "window").sliding_window_attention(*x, (16, 16)), *inputs
+            )
         return made.numbers
 
     assert numbers(2048) < 2.1 * numbers(1024)
@@ -95,7 +96,7 @@ def the_work_in_a_window_grows_with_the_length(p):
 
 @claim
 def a_layer_with_a_window_counts_as_it_says(p):
-    layer = window_of(p).SlidingWindowAttention
+    layer = module(p, "window").SlidingWindowAttention
     for size, seen in ((1, 1), (2, 3), (5, 5), (16, 17), ((3, 0), 4), ((0, 0), 1)):
         _, weights = layer(8, 2, size)(torch.randn(1, 41, 8), need_weights=True)
         assert (weights[0, 0, 20] > 0).sum() == seen
@@ -110,7 +111,7 @@ def a_layer_with_a_window_counts_as_it_says(p):
 @claim
 def a_layer_with_a_window_takes_masks_that_are_added(p):
     (x,) = draw((2, 9, 8))
-    layer = window_of(p).SlidingWindowAttention(8, 2, (3, 1)).double()
+    layer = module(p, "window").SlidingWindowAttention(8, 2, (3, 1)).double()
     visible = torch.rand(9, 9, generator=torch.Generator().manual_seed(0)) > 0.5
     added = torch.zeros(9, 9).double().masked_fill(~visible, -torch.inf)
     close(layer(x, attn_mask=added), layer(x, attn_mask=visible))
@@ -119,7 +120,7 @@ def a_layer_with_a_window_takes_masks_that_are_added(p):
 
 @claim
 def dropout_in_a_window_needs_no_table(p):
-    layer = window_of(p).SlidingWindowAttention(8, 2, 16, dropout=0.5)
+    layer = module(p, "window").SlidingWindowAttention(8, 2, 16, dropout=0.5)
     x = torch.randn(1, 512, 8)
     assert largest_tensor(layer, x) < 512 * 512
     assert not layer(x).equal(layer(x))
@@ -128,7 +129,7 @@ def dropout_in_a_window_needs_no_table(p):
 
 @claim
 def messages_about_windows_say_what_to_do(p):
-    window, x = window_of(p), torch.zeros(1, 2, 3, 4)
+    window, x = module(p, "window"), torch.zeros(1, 2, 3, 4)
     for call, message in (
         (lambda: p.masks.sliding_window(-1, 2), r"0 or more; got -1 and 2\. .* use \(w - 1, 0\)"),
         (lambda: p.masks.dilated(2, 1, 0), "step is a distance between keys and must be 1 or more; got 0"),
@@ -152,12 +153,12 @@ B, N, WIDTH = 2, 13, 24
 def decoding_behind_a_rolling_cache_is_the_full_pass_with_the_window(p):
     """In chunks of any length, also longer than the window; with shared key heads, with and without rotation."""
     (x,) = draw((B, N, WIDTH))
-    layer = window_of(p).SlidingWindowAttention(WIDTH, 6, (3, 1), num_kv_heads=2).double()
+    layer = module(p, "window").SlidingWindowAttention(WIDTH, 6, (3, 1), num_kv_heads=2).double()
     for use_rotary in (False, True):
         positions = torch.arange(N) if use_rotary else None
         full = layer(x, is_causal=True, positions=positions)
         for sizes in ([1] * N, [2] * 6 + [1], [3, 1, 1, 4, 4], [4, 0, 9], [5, 1, 7], [N], [1, 12]):
-            cache = rolling_of(p).RollingKVCache.of(layer, B, 3)
+            cache = module(p, "rolling").RollingKVCache.of(layer, B, 3)
             parts = [
                 p.cache.decode(layer, c, cache, use_rotary=use_rotary) for c in x.split(sizes, 1)
             ]
@@ -168,7 +169,7 @@ def decoding_behind_a_rolling_cache_is_the_full_pass_with_the_window(p):
 
 @claim
 def a_rolling_cache_keeps_the_last_tokens(p):
-    cache = rolling_of(p).RollingKVCache(2, 3, 3, 7, value_dim=4, dtype=torch.float64)
+    cache = module(p, "rolling").RollingKVCache(2, 3, 3, 7, value_dim=4, dtype=torch.float64)
     k, v = draw((2, 3, N, 7), (2, 3, N, 4))
     k.requires_grad_()
     assert cache.nbytes == 2 * 3 * 4 * (7 + 4) * 8
@@ -187,7 +188,7 @@ def a_rolling_cache_keeps_the_last_tokens(p):
 
 @claim
 def a_step_behind_a_rolling_cache_copies_nothing(p):
-    cache = rolling_of(p).RollingKVCache(1, 2, 511, 16)
+    cache = module(p, "rolling").RollingKVCache(1, 2, 511, 16)
     cache.length = 5000
     cache.key.zero_(), cache.value.zero_()
     new = torch.randn(1, 2, 1, 16)
@@ -196,8 +197,8 @@ def a_step_behind_a_rolling_cache_copies_nothing(p):
 
 @claim
 def messages_about_rolling_caches_say_what_to_do(p):
-    rolling, x = rolling_of(p), torch.zeros(1, 1, 8)
-    layer = window_of(p).SlidingWindowAttention(8, 2, (4, 4))
+    rolling, x = module(p, "rolling"), torch.zeros(1, 1, 8)
+    layer = module(p, "window").SlidingWindowAttention(8, 2, (4, 4))
     cache = rolling.RollingKVCache(1, 2, 4, 4)
     for call, message in (
         (lambda: rolling.RollingKVCache(1, 2, -1, 4), "window counts .* 0 or more; got -1"),
