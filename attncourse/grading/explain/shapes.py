@@ -10,6 +10,8 @@ from attncourse.grading.compare import difference, plain, same
 from attncourse.grading.explain.asked import Asked, off, tensors
 from attncourse.grading.observe import run
 
+JOINED = "axes are joined or split"
+
 
 def uncalled(asked: Asked) -> str:
     """Functions instead of what they return."""
@@ -76,7 +78,8 @@ def reshaped(asked: Asked) -> str:
     """The right numbers with other axes, for one and the same reason in every call that is wrong."""
     wrong = off(asked.far)
     reasons = set.intersection(*(_other_axes(*both) for both in wrong)) if wrong else set()
-    return f"The numbers are right, but {min(reasons)}." if reasons else ""
+    said = min(reasons, key=lambda reason: reason == JOINED, default="")  # the more exact one
+    return f"The numbers are right, but {said}." if said else ""
 
 
 def _other_axes(e: Any, s: Any) -> set[str]:
@@ -89,8 +92,8 @@ def _other_axes(e: Any, s: Any) -> set[str]:
         orders = (p for p in permutations(range(e.dim())) if s.permute(p).shape == e.shape)
         if any(same(e, s.permute(p)) for p in orders):
             reasons.add("the axes stand in another order")
-    elif not reasons and same(e.flatten(), s.flatten()):
-        reasons.add("axes are joined or split")
+    elif same(e.flatten(), s.flatten()):
+        reasons.add(JOINED)
     return reasons
 
 
