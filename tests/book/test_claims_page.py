@@ -17,12 +17,7 @@ ROWS = DATA["claims"]
 
 def depends(item) -> list[Path]:
     """The data, the extension and the notebooks; what was built, for the tests that look at it."""
-    parts = [
-        FILE,
-        ROOT / "chapters/_ext/claims.py",
-        ROOT / "tests/support",
-        *ROOT.glob("chapters/*.ipynb"),
-    ]
+    parts = [FILE, ROOT / "chapters/_ext/claims.py", *ROOT.glob("chapters/*.ipynb")]
     return [*parts, HTML / "chapters"] if "site" in item.name else parts
 
 

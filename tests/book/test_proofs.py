@@ -88,6 +88,38 @@ def test_a_notebook_passes_as_a_whole(run):
     assert len(run()) == 4, "a cell for a GPU is skipped where there is none"
 
 
+def test_a_test_depends_on_the_helpers_that_it_imports_and_on_theirs(run):
+    files = {
+        "test_a.py": "from support.cases.layers import x\nimport beside, torch",
+        "beside/some.py": "",
+        "support/cases/layers.py": "from support import oracles",
+        "support/oracles.py": "import support.cases.layers",
+        "support/claims.py": "",
+    }
+    for name, text in files.items():
+        (run.root / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+        (run.root / "tests" / name).write_text(text)
+    proofs.helpers.cache_clear()
+    places = ("beside", "support/cases", "support/oracles.py")
+    beside, cases, oracles = (run.root / "tests" / place for place in places)
+    assert proofs.helpers(run.root / "tests/test_a.py") == [beside, cases, oracles]
+    assert proofs.helpers(run.root / "chapters/one.ipynb") == [], "no code of the tests runs there"
+    run()
+    (run.root / "tests/support/claims.py").write_text("other")
+    assert len(run()) == 4
+    oracles.write_text("import support.cases.layers, torch")
+    assert run() == ["Cell 0", "Cell 1"]
+
+
+def test_helpers_that_no_import_names_are_among_what_is_imported():
+    """All cases and claims are registered, and a service runs the attacks."""
+    tests = Path(proofs.__file__).parents[1]
+    found = proofs.helpers(tests / "mechanism/test_mutants.py")
+    assert {tests / "support" / x for x in ("cases", "claims", "mutants")} < set(found)
+    assert tests / "support/book" not in found
+    assert tests / "grader/attacks" in proofs.helpers(tests / "grader/test_attacks.py")
+
+
 def test_every_folder_of_tests_says_what_it_depends_on():
     root = Path(proofs.__file__).parents[2]
     folders = {path.parent for path in root.glob("tests/*/test_*.py")}

@@ -1,15 +1,17 @@
 """What has passed is not run again until something that it depends on changes.
 
-Every test has a digest of its own file and of all that its folder depends on (`DEPENDS`); a notebook
-has one of itself and of the package. Digests of what has passed are kept in a local folder that git
-ignores, so a clean clone proves everything, and so does CI. ``--prove-all`` runs everything.
+Every test has a digest of its own file, of the `helpers` that it imports, and of all that its folder depends
+on (`DEPENDS`); a notebook has one of itself and of the package. Digests of what has passed are kept in a local
+folder that git ignores, so a clean clone proves everything, and so does CI. ``--prove-all`` runs everything.
 """
 
+import ast
 import hashlib
 import os
 import platform
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +19,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / ".proofs"
-ALWAYS = ("requirements.txt", "pyproject.toml", "tests/conftest.py", "tests/support")
+ALWAYS = ("requirements.txt", "pyproject.toml", "tests/conftest.py", "tests/support/proofs.py")
 NO_SOURCES = {"__pycache__", "_build", "build", "dist"}
 # What the tests of a folder depend on besides their own files. The mechanism imports no judge.
 MECHANISM = tuple(
@@ -26,7 +28,7 @@ MECHANISM = tuple(
     if path.name not in {"grading", *NO_SOURCES}
 )
 DEPENDS = {
-    "tests/mechanism": (*MECHANISM, "benchmarks"),
+    "tests/mechanism": (*MECHANISM, "benchmarks", "tests/support/flash"),  # started by their paths
     "tests/exercises": ("attncourse", "exercises", "tools"),
     "tests/grader": ("attncourse", "attngrade", "exercises", "benchmarks", "chapters/teachers.md"),
     "tests/book": (".",),
@@ -62,12 +64,41 @@ def digest(*parts: Path | str) -> str:
 
 
 def depends_on(item: pytest.Item) -> list[Path]:
-    """All that decides whether a test passes; a module may say what in ``depends(item)``."""
+    """All that decides whether a test passes; a module may list it in ``depends(item)``, ``tests/support`` apart."""
+    shared = helpers(item.path)
     own = getattr(getattr(item, "module", None), "depends", None)
     if own:
-        return [item.path, *own(item)]
+        support = [x for x in shared if ROOT / "tests/support" in x.parents]
+        return [item.path, *support, *own(item)]
     folder = next(x for x in DEPENDS if (ROOT / x) in item.path.parents)
-    return [item.path, *(ROOT / x for x in sorted(DEPENDS[folder]))]
+    return [item.path, *shared, *(ROOT / x for x in sorted(DEPENDS[folder]))]
+
+
+@cache
+def helpers(path: Path) -> list[Path]:
+    """The folders and files below ``tests`` that a test file imports, and those that they import."""
+    found: set[Path] = set()
+    left = [path] if path.suffix == ".py" else []
+    while left:
+        for helper in set(imported(left.pop())) - found:
+            found.add(helper)
+            left += helper.rglob("*.py") if helper.is_dir() else [helper]
+    return sorted(found)
+
+
+def imported(file: Path) -> Iterator[Path]:
+    """The helpers in the imports of a file: ``tests/support/cases`` for `support.cases.layers`.
+
+    A test may also import what lies beside it: ``tests/exercises/unseen`` for `unseen.masks`.
+    """
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            for alias in node.names:
+                first, *rest = f"{module}{alias.name}".split(".")
+                folder = ROOT / "tests" / first
+                place = folder.joinpath(*rest[:1]) if folder.is_dir() else file.parent / first
+                yield from (x for x in (place, place.with_suffix(".py")) if x.exists())
 
 
 def unit(item: pytest.Item) -> str:
