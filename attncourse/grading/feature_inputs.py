@@ -1,4 +1,4 @@
-"""Inputs of linear attention: features near 0 and far from it, values whose output is the weights."""
+"""Inputs of linear attention: features near 0 and far from it, values that show the weights."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

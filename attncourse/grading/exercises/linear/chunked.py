@@ -1,4 +1,4 @@
-"""Exercise chunked: causal linear attention in chunks, with neither all pairs nor a state a token."""
+"""Exercise chunked: causal linear attention in chunks, without all pairs or a state a token."""
 
 import torch
 
@@ -43,10 +43,11 @@ def lean(answer) -> bool | str:
 
 @dataflow(query="the queries: b h n d", key="the keys: b h m d", value="the values: b h m e")
 def right(query, key, value, size):
-    q = yield named("the features of the queries: b h t d", elu_plus_one(query))
-    k = yield named("the features of the keys: b h t d", elu_plus_one(key))
+    queries = yield named("the features of the queries: b h t d", elu_plus_one(query))
+    keys = yield named("the features of the keys: b h t d", elu_plus_one(key))
+    parts = (x.split(size, dim=2) for x in (queries, keys, with_one(value)))
     state, outputs = 0, []
-    for q, k, v in zip(*(x.split(size, dim=2) for x in (q, k, with_one(value))), strict=True):
+    for q, k, v in zip(*parts, strict=True):
         own = yield named("the weights inside a chunk: b h n m", (q @ k.mT).tril())
         past = yield named("the sums that a chunk reads of the state: b h t e",
                            q @ state if outputs else 0 * (own @ v))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Exercise continue_state: a text read in pieces, of which the earlier must not be lost; repaired."""
+"""Exercise continue_state: a text read in pieces; the earlier ones must not be lost; repaired."""
 
 import torch
 

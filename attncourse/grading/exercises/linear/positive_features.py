@@ -27,7 +27,7 @@ ASKED = (  # in a few words, and the thought that leads to the number
     ("first number of key 2", "The product of key 2 must take away those of the other two keys."),
     (
         "output with relu",
-        "Relu is taken of query and keys, then products are divided by their sum.",
+        "Relu is taken of query and keys; products are divided by their sum.",
     ),
 )
 OTHERS = (  # what a wrong number is, where people write it

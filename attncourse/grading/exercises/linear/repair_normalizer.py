@@ -1,7 +1,5 @@
 """Exercise repair_normalizer: sums that are divided by the wrong total, or by none."""
 
-import torch
-
 from attncourse import spec
 from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise, Mistake
