@@ -50,10 +50,10 @@ def drawn(seed: int, calls: Iterable[tuple]) -> list[Case]:
 
 
 def extremes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Features of keys near 1e-4 in head 0, and some of 200,000 in head 1: no limit between goes unseen.
+    """Features of keys near 1e-4 in head 0, and some of 200,000 in head 1: no limit hides.
 
     The values of head 0 are some hundredths, so that neither the rounding of elu(x) + 1 nor 1e-6
-    beside a sum of the weights counts. In head 1 the large feature meets one of the query below 1e-3.
+    beside a sum of the weights counts. In head 1 the large feature meets one below 1e-3.
     """
     query[:, 0] = query[:, 0].tanh().abs() / 2
     key[:, 0] = -8.8 - 0.4 * key[:, 0].tanh().abs()

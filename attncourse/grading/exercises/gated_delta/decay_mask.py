@@ -39,7 +39,7 @@ def definition(log_decay):
 
 
 def exactly(table):
-    """Exact zeros, and the digits of small numbers (float32 ends at 1e-37): a tolerance overlooks both."""
+    """Exact zeros, and the digits of small numbers (float32 ends at 1e-37), told apart."""
     later, logs = table.double().triu(1), table.double().tril().clamp(min=1e-37).log()
     yield "later tokens count exactly 0", not later.any() or f"no, some {later.abs().max():.3g}"
     yield "the logarithms of the numbers", logs
@@ -57,6 +57,11 @@ def right(log_decay):
     past = yield value("the differences, with minus infinity at later tokens: b h i j",
                        pairs.masked_fill(later(pairs), -math.inf))  # fmt: skip
     return past.exp()
+
+
+def exp_first(log_decay):
+    total = log_decay.cumsum(-1)
+    return (total[..., :, None] - total[..., None, :]).exp().tril()
 
 
 def divided(log_decay):
@@ -80,9 +85,7 @@ EXERCISE = Exercise(
         Mistake(
             "exp is taken before later tokens are hidden: where it is infinite, 0 times infinity or "
             "its gradient is NaN. Hide them first.",
-            lambda logs: (s := logs.cumsum(-1), (s[..., :, None] - s[..., None, :]).exp().tril())[
-                1
-            ],
+            exp_first,
         ),
         Mistake(
             "Exponentials of running sums are divided: for strong decays that is 0 / 0. Subtract "

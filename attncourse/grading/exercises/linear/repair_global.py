@@ -71,8 +71,8 @@ EXERCISE = Exercise(
     ideas=[
         Mistake(says, counting(rule))
         for says, rule in (
-            ("This is the code as found, or does the same: the state is that of the whole text, and "
-             "without its own chunk there are still the later ones in it.",
+            ("This is the code as found, or does the same: the state is that of the whole text, "
+             "and without its own chunk there are still the later ones in it.",
              lambda c, t: (c != 0) | (t >= 0)),
             ("The state of the whole text is read as it is: a chunk reads itself twice, and what "
              "comes later.", lambda c, t: 1 + ((c == 0) & (t >= 0)).float()),
