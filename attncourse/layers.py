@@ -56,7 +56,7 @@ class MultiHeadAttention(nn.Module):
         num_kv_heads: heads of keys and values; a divisor of num_heads, and query head h reads KV head
             h // (num_heads / num_kv_heads). ``None`` means num_heads.
 
-    A variant that reads in another way overrides `attend`; all around it stays.
+    A variant that reads in another way overrides `attend`; `attncourse.cache.decode` then needs a decoder for it.
 
     Raises:
         ValueError: embed_dim is not a multiple of num_heads, or num_heads of num_kv_heads, or an
@@ -155,14 +155,7 @@ class MultiHeadAttention(nn.Module):
         is_causal: bool = False,
         need_weights: bool = False,
     ) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b h n m"] | None]:
-        """How the heads read: the five steps, or torch's fused version of them when nobody asks for the weights.
-
-        A variant overrides this method. `attncourse.cache.decode` then needs a decoder for it.
-
-        Args: as in `forward`, behind the projections.
-
-        Returns: what each head read, and the weights; these may be ``None`` unless ``need_weights``.
-        """
+        """The five steps, or torch's fused version of them, with ``None``, when nobody asks for the weights."""
         dropout_p = self.dropout if self.training else 0.0
         if attn_mask is not None:
             check_mask(attn_mask, axes=4)
