@@ -49,7 +49,7 @@ for words, answer in (
      lambda x: x.transpose(1, 3).reshape(len(x), x.size(2), -1)),
     ("an input is changed in place: heads", lambda x: x.transpose_(1, 2).flatten(2)),
     ("axes of size 1 are missing", lambda x: x.transpose(1, 2).flatten(2).squeeze(0)),
-    ("right to about two digits", lambda x: x.transpose(1, 2).flatten(2).bfloat16().float()),
+    ("numbers in the result that heads does not hold", lambda x: x.transpose(1, 2).flatten(2).bfloat16().float()),
     ("got (2, 5, 7)", lambda x: x.amax(1)),
 ):  # fmt: skip
     wrong("merge_heads", words, answer)
@@ -72,21 +72,22 @@ def shares(scale=lambda x: 1.0, normalize=lambda s: s.softmax(-1), project=F.lin
 
 right("multi_head_attention", shares())
 BEHIND, OTHER = "The weights are right, so the fault lies behind them", "those of other scores"
+BETWEEN = "The scores, divided by sqrt(head_dim) are among the numbers"
 for words, changed in (
     ("scores 0.25 times as large", {"scale": lambda x: 1 / 4}),  # the 8 of head_dim 64
     ("look at the scale", {"scale": lambda x: 2 * x[1].size(-1) ** -0.5}),  # sqrt(kdim)
     ("look at the scale", {"scale": lambda x: math.log(2.0)}),
-    ("only this one does not: large scores", {"normalize": lambda s: s.clamp(-50, 50).softmax(-1)}),
-    ("only this one does not: large scores", {"normalize": lambda s: s.clamp(-500, 500).softmax(-1)}),
-    (OTHER, {"normalize": lambda s: s.abs().softmax(-1)}),
-    (OTHER, {"normalize": lambda s: s.tanh().softmax(-1)}),
+    ("large ones do not", {"normalize": lambda s: s.clamp(-50, 50).softmax(-1)}),
+    ("large ones do not", {"normalize": lambda s: s.clamp(-500, 500).softmax(-1)}),
+    (BETWEEN, {"normalize": lambda s: s.abs().softmax(-1)}),
+    (BETWEEN, {"normalize": lambda s: s.tanh().softmax(-1)}),
     (OTHER, {"project": lambda x, w: (x @ w.T).relu()}),
-    ("The weights of a query sum to", {"normalize": lambda s: F.dropout(s.softmax(-1), 0.1)}),
-    ("The weights of a query sum to", {"normalize": lambda s: F.normalize(s, dim=-1)}),
+    ("they should sum to 1", {"normalize": lambda s: F.dropout(s.softmax(-1), 0.1)}),
+    ("they should sum to 1", {"normalize": lambda s: F.normalize(s, dim=-1)}),
     ("argmax, not softmax", {"normalize": lambda s: F.one_hot(s.argmax(-1), s.size(-1)).float()}),
     ("The softmax runs over queries and keys", {"normalize": lambda s: s.flatten(2).softmax(-1).view_as(s)}),
     ("each head gets pieces of several positions", {"split": lambda x, h: x.reshape(len(x), h, x.size(1), -1)}),
-    ("2 times what they should be", {"put": lambda o, w: 2 * (o @ w.T.unflatten(0, (o.size(1), -1)))}),
+    (BEHIND, {"put": lambda o, w: 2 * (o @ w.T.unflatten(0, (o.size(1), -1)))}),
     (BEHIND, {"put": lambda o, w: o @ w.T.unflatten(0, (o.size(1), -1)).roll(1, 0)}),
     (BEHIND, {"put": lambda o, w: torch.stack([F.pad(x, (h * x.size(-1), (o.size(1) - 1 - h) * x.size(-1)))
                                               for h, x in enumerate(o.unbind(1))], 1)}),
@@ -99,7 +100,7 @@ for words, changed in (
     wrong("multi_head_attention", words, shares(**changed))
 
 
-@wrong("multi_head_attention", "not divided by sqrt(head_dim)", "The softmax runs over the queries")
+@wrong("multi_head_attention", "as after a softmax over them")
 def unscaled_over_queries(query, key, value, w_q, w_k, w_v, w_o, num_heads):
     back = (len(w_q) / num_heads) ** 0.5
     answer = shares(scale=lambda x: back, normalize=lambda s: s.softmax(-2))
@@ -147,20 +148,20 @@ def refusing(error=lambda e, h: h < 1 or e % h, kind=ValueError, change=lambda l
 right("head_dim", refusing())
 BUILT = "embed_dim=10, num_heads=3 is refused with a ValueError: it is built"
 for words, layer in (
-    ("The test is the wrong way round", refusing(lambda e, h: h < 1 or e % h == 0)),
+    ("the test is the wrong way round", refusing(lambda e, h: h < 1 or e % h == 0)),
     ("frozen: q_proj.bias", refusing(change=lambda x: [p.requires_grad_(False) for p in x.parameters() if p.dim() == 1])),
     ("frozen: q_proj.bias", refusing(change=lambda x: x.q_proj.bias.requires_grad_(False))),
     ("frozen: out_proj.weight", refusing(change=lambda x: x.out_proj.requires_grad_(False))),
-    ("All weights start at the same number", refusing(change=lambda x: [nn.init.ones_(p) for p in x.parameters()])),
+    ("one number everywhere: q_proj", refusing(change=lambda x: [nn.init.ones_(p) for p in x.parameters()])),
     ("one number everywhere: out_proj", refusing(change=lambda x: nn.init.constant_(x.out_proj.weight, 0.1))),
     ("parameters: expected 168, got 174", refusing(change=lambda x: setattr(x, "more", nn.Linear(2, 2)))),
     ("TypeError in the constructor", refusing(kind=TypeError)),
     ("KeyError in the constructor", refusing(kind=KeyError)),
-    ("embed_dim 15, num_heads 5, layer: raised ValueError", refusing(lambda e, h: h < 1 or (e // h) % 2)),
+    ("Refused, and should be built", refusing(lambda e, h: h < 1 or (e // h) % 2)),
     (BUILT, refusing(lambda e, h: h < 1 or math.gcd(e, h) == 1 and h > 9)),
     ("embed_dim=512, num_heads=7 is refused with a ValueError: it is built", refusing(lambda e, h: h < 1 or e < 99 and e % h)),
-    ("16 divides 32", refusing(lambda e, h: h < 1 or e % h or h > 12)),
-    ("One head works in the whole width", refusing(change=lambda x: (setattr(x, "num_heads", 1), setattr(x, "head_dim", x.embed_dim)))),
+    ("embed_dim 32, num_heads 16", refusing(lambda e, h: h < 1 or e % h or h > 12)),
+    ("those of other scores", refusing(change=lambda x: (setattr(x, "num_heads", 1), setattr(x, "head_dim", x.embed_dim)))),
 ):  # fmt: skip
     wrong("head_dim", words, layer)
 
@@ -195,24 +196,23 @@ class Honest(nn.Module):
 
 right("honest_plot", Honest)
 for words, step, changed in (
-    ("sqrt(4)", "scale", lambda q: 0.5),
+    ("look at the scale", "scale", lambda q: 0.5),
     ("The scores are not divided", "scale", lambda q: 1.0),
     ("times as large as they should be: look at the scale", "scale", lambda q: 0.5**0.5),
     ("The scale uses the width of all heads", "scale", lambda q: (q.size(1) * q.size(-1)) ** -0.5),
     ("Hidden scores become a number", "hide", lambda s, m: s.masked_fill(~m, -1e5)),
     ("Hidden scores are set to 0", "hide", lambda s, m: s.masked_fill(~m, 0.0)),
-    ("look at the mask", "hide", lambda s, m: s.masked_fill(torch.ones_like(m).triu(1), -torch.inf)),
-    ("look at the mask", "normalize", lambda s: s.clamp(-1e4, 1e4).softmax(-1)),
+    ("look at who may read whom", "hide", lambda s, m: s.masked_fill(torch.ones_like(m).triu(1), -torch.inf)),
+    ("large ones do not", "normalize", lambda s: s.clamp(-1e4, 1e4).softmax(-1)),
     ("right to about two digits", "normalize", lambda s: s.bfloat16().softmax(-1).float()),
-    ("Fewer weights are dropped", "drop", lambda layer, w: F.dropout(w, 0.1, layer.training)),
+    ("Another share of the weights is dropped", "drop", lambda layer, w: F.dropout(w, 0.1, layer.training)),
     ("Dropout is always on", "drop", lambda layer, w: F.dropout(w, layer.dropout.p)),
-    ("More weights are dropped", "drop", lambda layer, w: F.dropout(w, 0.5, layer.training)),
-    ("hidden keys have a weight", "drop", lambda layer, w: F.alpha_dropout(w, layer.dropout.p, layer.training)),
+    ("Another share of the weights is dropped", "drop", lambda layer, w: F.dropout(w, 0.5, layer.training)),
+    ("a hidden key has a weight", "drop", lambda layer, w: F.alpha_dropout(w, layer.dropout.p, layer.training)),
     ("so positions mix", "put", lambda x: x.reshape(len(x), x.size(2), -1)),
     ("before dropout", "last", lambda o, used, w: (o, w)),
-    ("only the returned weights are not", "last", lambda o, used, w: (o, (used > 0).float())),
     ("got 3 results", "last", lambda o, used, w: (o, used, w)),
-    ("0.9 times what they should be", "last", lambda o, used, w: (o, 0.9 * used)),
+    ("only the returned weights are not", "last", lambda o, used, w: (o, 0.9 * used)),
 ):  # fmt: skip
     wrong("honest_plot", words, type("Layer", (Honest,), {step: staticmethod(changed)}))
 

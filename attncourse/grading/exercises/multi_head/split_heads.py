@@ -38,8 +38,8 @@ EXERCISE = Exercise(
     explain=(moved("x"),),
     ideas=[
         Mistake(
-            "The memory is only read with other sizes, (batch, heads, n, head_dim) at once, so each "
-            "head gets pieces of several positions. Cut the last axis first, then transpose.",
+            "The memory is only read with other sizes, (batch, heads, n, head_dim) at once, so "
+            "each head gets pieces of several positions. Cut the last axis first, then transpose.",
             lambda x, h: x.reshape(len(x), h, x.size(1), -1),
         ),
         Mistake(
