@@ -1,10 +1,18 @@
-"""Boolean results: which query reads which key, and should not? Where does it read, and no key is left?"""
+"""Boolean results: which query reads which key, and should not?"""
 
 import torch
 from torch import Tensor
 
 from attncourse.grading.axes import words
 from attncourse.grading.explain.asked import Asked, axis_names, tensors
+
+
+def inverted(asked: Asked) -> str:
+    """True where False belongs, in all calls."""
+    pairs = [both for call in asked.shaped for both in tensors(call.expected, call.seen)]
+    turned = [e.dtype == s.dtype == torch.bool and torch.equal(~e, s.cpu()) for e, s in pairs]
+    whole = bool(pairs) and len(asked.shaped) == len(asked.calls)
+    return "True and False are exchanged, in every place." if whole and all(turned) else ""
 
 
 def wrong_pair(asked: Asked) -> str:

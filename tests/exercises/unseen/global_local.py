@@ -1,4 +1,4 @@
-"""Windows with global tokens: wide windows, layers that are not looked at, draws far below zero, pairs counted twice."""
+"""Windows with global tokens: wide windows, layers left out, low draws, pairs counted twice."""
 
 import math
 
@@ -32,12 +32,16 @@ for most in (2, 4):
         lambda i, j, left, right, most=most: (i - min(left, most) <= j) & (j <= i + right)))  # fmt: skip
     wrong("global_rule", "near keys behind the query are not read", mask(
         lambda i, j, left, right, most=most: (i - left <= j) & (j <= i + min(right, most + 3))))  # fmt: skip
-wrong("global_rule", "padding reads (1 sample, only padding", mask(real=lambda x: x.clamp(min=1)))
+wrong(
+    "global_rule",
+    "padding reads (in the call '1 sample, only padding'",
+    mask(real=lambda x: x.clamp(min=1)),
+)
 wrong("global_rule", "padding reads", mask(finish=lambda m: m | torch.eye(m.size(-1)).bool()))
 wrong("global_rule", "a query does not read its own key", mask(real=lambda x: x.min().expand_as(x)))
 wrong("global_rule", "type is torch.float32", mask(finish=torch.Tensor.float))
 wrong("global_rule", "axes of size 1", mask(finish=lambda m: m.squeeze(0)))
-wrong("global_rule", "further back than left", mask(marks=lambda g: g.roll(1, 1)))
+wrong("global_rule", "global tokens are one token too late", mask(marks=lambda g: g.roll(1, 1)))
 
 
 @wrong("global_rule", "lengths", "changed in place")
@@ -65,13 +69,13 @@ def layers(keep=True, order=lambda masks: masks, start=1, read=lambda mask: mask
 
 
 right("layers_needed", layers())
-wrong("layers_needed", "brings no news", layers(stop=True))
+wrong("layers_needed", "the first layer reads nothing, then 1 reads 0", layers(stop=True))
 for most in (4, 10, 32):
     wrong("layers_needed", "-1 that does hear", layers(order=lambda masks, k=most: masks[:k]), never="no news")  # fmt: skip
-wrong("layers_needed", "has -1 that does hear", layers(read=torch.tril))
+wrong("layers_needed", "0 reads 1. So row 0 is (0, 1, -1)", layers(read=torch.tril))
 
 
-@wrong("layers_needed", "too late", "the diagonal is not 0")
+@wrong("layers_needed", "in the only layer 0 reads itself. So row 0 is 0; the answer gives 1")
 def the_last_time(masks):
     known = torch.eye(masks.size(1))
     found = known.long() - 1
@@ -106,7 +110,7 @@ def pairs(n, left, right, k):
 
 
 right("pairs_read", pairs)
-wrong("pairs_read", "too small by one in all", lambda *sizes: pairs(*sizes) - 1)
+wrong("pairs_read", "less the right number is - 1", lambda *sizes: pairs(*sizes) - 1)
 wrong("pairs_read", "2 times", lambda *sizes: 2 * pairs(*sizes))
 wrong("pairs_read", "the text 24", lambda *sizes: str(pairs(*sizes)))
-wrong("pairs_read", "in both directions", lambda n, left, right, k: n * n - (n - k) ** 2 + pairs(n, left, right, 0) - pairs(k, left, right, 0))  # fmt: skip
+wrong("pairs_read", "are near, too, but one pair", lambda n, left, right, k: n * n - (n - k) ** 2 + pairs(n, left, right, 0) - pairs(k, left, right, 0))  # fmt: skip

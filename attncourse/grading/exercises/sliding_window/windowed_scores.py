@@ -8,7 +8,7 @@ import torch
 from attncourse.grading.dataflow import dataflow, value
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.probes import simpler
-from attncourse.grading.explain.relations import related
+from attncourse.grading.explain.relations import multiplied, related
 from attncourse.grading.growth import grows_linearly
 from attncourse.grading.inputs import normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
@@ -81,5 +81,5 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h n c",),
     measures=("gradients", "memory"),
-    explain=(related, simpler(row(2, 1), row(0, 3), row(3, 0), row(7, 6))),
+    explain=(multiplied, related, simpler(row(2, 1), row(0, 3), row(3, 0), row(7, 6))),
 )
