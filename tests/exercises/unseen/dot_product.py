@@ -54,11 +54,11 @@ for says, weights in (
         lambda d, h: share((d.min() / (2 * h * h) - d / (2 * h * h)).exp()),
     ),
     (
-        "The squared distances are limited",
+        "limited by a number such as 50",
         lambda d, h: torch.softmax((-d / (2 * h * h)).clamp(min=-80), 1),
     ),
     (
-        "The squared distances are limited",
+        "all keys count the same",
         lambda d, h: torch.softmax((-d / (2 * h * h)).clamp(min=-2e6), 1),
     ),
     (
@@ -70,18 +70,18 @@ for says, weights in (
         lambda d, h: torch.softmax(-d / (2 * h) ** 2, 1),
     ),
     ("1.429 times as large as they should be", lambda d, h: torch.softmax(-d / (2 * h**3), 1)),
-    ("those of other scores", lambda d, h: torch.softmax(-d / (2 * 0.7**2), 1)),
-    ("those of other scores", lambda d, h: share(1 / (1 + d / h**2))),
+    ("the exponents, the next step, are not", lambda d, h: torch.softmax(-d / (2 * 0.7**2), 1)),
+    ("the exponents, the next step, are not", lambda d, h: share(1 / (1 + d / h**2))),
     ("The weights are made along the queries", lambda d, h: torch.softmax(-d / (2 * h * h), 0)),
     ("they should sum to 1", lambda d, h: kernel(d, h) / d.size(1)),
     ("All weight goes to the nearest key", lambda d, h: one_hot(d.argmin(1), d.size(1)) + 0.0 * d),
-    ("they should sum to 1", lambda d, h: torch.softmax(-d / (2 * h) ** 2, 0)),
-    ("rounded", lambda d, h: torch.softmax(-d / (2 * h * h), 1).round(decimals=2)),
+    ("as after a softmax over them", lambda d, h: torch.softmax(-d / (2 * h) ** 2, 0)),
+    ("gives key 1 no weight", lambda d, h: torch.softmax(-d / (2 * h * h), 1).round(decimals=2)),
 ):
     wrong(KERNEL, says, lambda q, k, v, h, f=weights: f(squares(q, k), h) @ v)
 wrong(
     KERNEL,
-    "No gradient flows",
+    "no gradient flows back to query and keys and values",
     lambda q, k, v, h: (torch.softmax(-squares(q, k) / (2 * h * h), 1) @ v).detach(),
 )
 wrong(
@@ -152,7 +152,7 @@ for says, steps in (
     ("No gradient flows back", {"answer": lambda o, p: (o.detach(), p.detach())}),
     ("axes of size 1 are", {"answer": lambda o, p: (o, p.squeeze())}),
     ("arrays of numpy", {"answer": lambda o, p: (o.detach().numpy(), p.detach().numpy())}),
-    ("they should sum to 1", {"scale": lambda *_: 1.0, "weights": lambda s: s.softmax(-2)}),
+    ("as after a softmax over them", {"scale": lambda *_: 1.0, "weights": lambda s: s.softmax(-2)}),
     (
         "they should sum to 1",
         {"scale": lambda q, k, v: 1 / q.size(-1), "answer": lambda o, p: (p, o)},

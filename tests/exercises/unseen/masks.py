@@ -204,7 +204,7 @@ for says, steps in (
         {"align": lambda m: m.unsqueeze_(1) if m.dim() == 3 else m},
     ),
     (
-        "the weights of query 1 sum to 1.003",
+        "float16",
         {"softmax": lambda s: s.bfloat16().softmax(-1).float()},
     ),
     ("it should give it none", {"align": lambda m: m, "scale": lambda *_: 1.0}),
