@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable
 
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.explain.counts import of_number
+from attncourse.grading.explain.decoders import alone, decoded
 from attncourse.grading.explain.errors import meaning_of_errors
 from attncourse.grading.explain.gradients import changed_input, cut_gradient, lost_gradient
 from attncourse.grading.explain.hidden import finite_fill
@@ -82,14 +83,16 @@ ORDER: tuple[Explainer, ...] = (
     rounded,
     nearly_right,
     not_a_number,
+    finite_fill,
+    only_loud,
     neutral,
     of_layer,
-    finite_fill,
+    decoded,
     of_map,
     of_number,
     some_right,
+    alone,
     missing_step,
-    only_loud,
     wrong_results,
     only_call,
     wrong_places,

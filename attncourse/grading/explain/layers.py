@@ -17,10 +17,17 @@ def neutral(asked: Asked) -> str:
     for name in _names(asked):
         if name.endswith("bias") and _right_with(asked, lambda known, x=name: known[x].zero_()):
             return f"The results are right where {name} is 0: look at how {name} is used."
-    if "out_proj.weight" in _names(asked) and _right_with(asked, _no_out_proj):
+    if "out_proj.weight" not in _names(asked):
+        return ""
+    if _right_with(asked, _no_out_proj):
         return (
             "The results are right where out_proj changes nothing (the identity, and a bias of 0): "
             "look at how out_proj is used."
+        )
+    if not _right_with(asked, lambda known: known["out_proj.weight"].zero_(), _output):
+        return (
+            "Where the weight of out_proj is 0, only its bias should come out, and more does: the "
+            "output is made of something else, too."
         )
     return ""
 
@@ -38,8 +45,15 @@ def _names(asked: Asked) -> list[str]:
     return [name for name, _ in judge.definition(*judge.sizes[0][1]).named_parameters()]
 
 
-def _right_with(asked: Asked, change: Callable[[dict[str, Tensor]], Any]) -> bool:
-    """Are all results of the first wrong layer right where its parameters are changed?"""
+def _output(result: Any) -> Any:
+    """The output alone, where weights are returned as well."""
+    return result[0] if isinstance(result, tuple) and result else result
+
+
+def _right_with(
+    asked: Asked, change: Callable[[dict[str, Tensor]], Any], part: Callable = lambda x: x
+) -> bool:
+    """Are the results of the first wrong layer, or a part, right where its parameters are changed?"""
     label, sizes, shape, _ = _first(asked)
     x = draw("x", (*shape, sizes[0]), asked.seed, label)
 
@@ -48,7 +62,7 @@ def _right_with(asked: Asked, change: Callable[[dict[str, Tensor]], Any]) -> boo
         known = {k: draw(k, tuple(p.shape), asked.seed, label) for k, p in layer.named_parameters()}
         change(known)
         found = asked.judge.called_with(layer, x, known, label, asked.seed, False)
-        return {what: y for what, y in found if what.endswith(OUTPUT)}
+        return {what: part(y) for what, y in found if what.endswith(OUTPUT)}
 
     right, own = seen(asked.exercise.right), seen(asked.answer)
     return not any(difference(right[what], own[what]) for what in right)
@@ -83,7 +97,7 @@ def of_layer(asked: Asked) -> str:
     _no_out_proj(known)
     if "v_proj.bias" in known:
         known["v_proj.bias"].zero_()
-    label = asked.judge.called(sizes)
+    label = f"{asked.judge.called(sizes)}, values that are the identity"
     seen = [
         dict(asked.judge.called_with(y, x, known, label, asked.seed, False)) for y in (layer, own)
     ]

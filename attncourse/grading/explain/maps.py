@@ -21,6 +21,11 @@ from attncourse.grading.observe import Case
 NEAR = 1e-3
 BEHIND = "The weights are right, so the fault lies behind them: look at how they meet the values."
 IDENTITY = "Where the values are the identity, the output should be these weights, and is not: "
+SEVERAL = "several"
+MIXED = (
+    "An output head mixes the values of several heads, or of none: look at how heads are split, "
+    "shared and joined."
+)
 ONLY_RETURNED = "The output is right; only the returned weights are not."
 
 
@@ -32,6 +37,8 @@ def of_map(asked: Asked) -> str:
 
 def _first_wrong(asked: Asked) -> str:
     """The sentence on the first map that is wrong."""
+    if asked.exercise.axes[:1] in (("b h n m",), ("n m",)):
+        return _of_result(asked)
     calls = [x for x in asked.shaped if isinstance(x.expected, tuple)]
     returned = [says for call in calls if (says := _of_returned(asked, call))]
     if wrong := [says for says in returned if says != BEHIND]:
@@ -40,13 +47,27 @@ def _first_wrong(asked: Asked) -> str:
     return _of_mixed(asked, behind) or behind
 
 
+def _of_result(asked: Asked) -> str:
+    """What is wrong with results that are tables of weights themselves."""
+    for call in asked.shaped:
+        right = call.expected
+        if isinstance(right, Tensor) and right.is_floating_point() and _are_weights(right):
+            return says_of_map(call.label, right, call.seen)
+    return ""
+
+
+def _are_weights(x: Tensor) -> bool:
+    """Do all rows sum to 1, or to 0 where nothing may be read?"""
+    rows = x.double().sum(-1)
+    return x.dim() > 1 and bool((((rows - 1).abs() < NEAR) | (rows.abs() < NEAR)).all())
+
+
 def _of_returned(asked: Asked, call: Wrong) -> str:
     """(output, weights): which of the two is wrong, and how the weights are."""
     if len(call.expected) != 2 or not all(plain(x) for x in (*call.expected, *call.seen)):
         return ""
     (right, true), (made, weights) = call.expected, (x.double().cpu() for x in call.seen)
-    rows = true.double().sum(-1)
-    if true.dim() < 2 or not bool((((rows - 1).abs() < NEAR) | (rows.abs() < NEAR)).all()):
+    if not _are_weights(true):
         return ""  # no weights, but such as a log-sum-exp
     if same(true, weights):
         return BEHIND
@@ -84,6 +105,8 @@ def of_mixing(
         query, key: what was asked and met, where it is known.
     """
     values, also = _whose_values(right, seen, count)
+    if also == SEVERAL:
+        return values
     maps = [x.unflatten(-1, (count, -1)).sum(-2) for x in (right, seen)]
     if not difference(*maps):
         return values
@@ -96,9 +119,10 @@ def _whose_values(right: Tensor, seen: Tensor, count: int) -> tuple[str, str]:
     if count == 1 or right.dim() != 4:
         return "", ""
     reads, mixed = mixed_heads(right, count), mixed_heads(seen, count)
-    if reads is None or mixed is None:
-        several = reads is not None and bool(seen.isfinite().all())
-        return several * "An output head mixes the values of several heads, or of none.", "-"
+    if reads is None or not seen.isfinite().all():
+        return "", ""
+    if mixed is None:
+        return MIXED, SEVERAL
     own = count == right.size(1)
     return (
         whose(mixed, reads, "Output", "mix the values of", own),

@@ -24,11 +24,19 @@ def stored(asked: Asked) -> str:
     missing, more = ([x for x in a if x not in b] for a, b in ((right, own), (own, right)))
     if missing:
         instead = f"; it stores {_listed(more)} instead" if more else ""
-        return f"The layer stores no {' and no '.join(missing)}{instead}."
+        return f"The layer stores no {_listed(missing)}{instead}."
     if more:
         return f"The layer stores more than it should: {_listed(more)}."
-    wrong = dict.fromkeys(filter(None, (_width(asked, layers, name) for name in right)))
-    return " ".join(wrong)
+    wrong: dict[str, list[str]] = {}
+    for name in right:
+        for told in _width(asked, layers, name):
+            wrong.setdefault(told, []).append(name.rpartition(".")[0])
+    return " ".join(_said(told, list(dict.fromkeys(names))) for told, names in wrong.items())
+
+
+def _said(told: str, names: list[str]) -> str:
+    verbs = ("has", "it") if len(names) == 1 else ("have", "they")
+    return f"{_listed(names)} {told.format(*verbs)}"
 
 
 def _listed(names: list[str]) -> str:
@@ -41,9 +49,9 @@ def _off(asked: Asked, label: str) -> Iterator[bool]:
             yield bool(difference(right, asked.seen.get(what)))
 
 
-def _width(asked: Asked, layers: list, name: str) -> str:
-    """How many inputs or outputs a projection has, and should have; '' where these are right."""
-    of, _, part = name.rpartition(".")
+def _width(asked: Asked, layers: list, name: str) -> Iterator[str]:
+    """How many outputs a projection has and should have, or how many inputs, where these differ."""
+    part = name.rpartition(".")[2]
     shapes = [
         [x.get(f"{label}, shape of {name}", "").split(" x ") for label, *_ in layers]
         for x in (asked.expected, asked.seen)
@@ -55,19 +63,18 @@ def _width(asked: Asked, layers: list, name: str) -> str:
             told = [_formula(asked.judge.names.split(), sizes, x) for x in (seen, right)]
             if not all(told):
                 told = [f"{x[0]} (where {asked.judge.called(sizes[0])})" for x in (seen, right)]
-            return f"{of} has {told[0]} {what}; it should have {told[1]}."
-    return ""
+            yield f"{{}} {told[0]} {what}; {{}} should have {told[1]}."
 
 
 def _formula(names: list[str], sizes: list[tuple[int, ...]], seen: list[int]) -> str:
-    """``"2 embed_dim / num_heads"`` where that is ``seen`` for all sizes; '' without any."""
+    """``"2 * embed_dim / num_heads"`` where that is ``seen`` for all sizes; '' without any."""
     powers = sorted(product((0, 1, -1), repeat=len(names)), key=lambda p: sum(map(abs, p)))
     for power, times in product(powers, range(1, 5)):
         if all(times * _power(x, power) == y for x, y in zip(sizes, seen, strict=True)):
             above = [name for name, p in zip(names, power, strict=True) if p > 0]
             below = [f" / {name}" for name, p in zip(names, power, strict=True) if p < 0]
             number = [] if times == 1 and above else [str(times)]
-            return " ".join(number + above) + "".join(below)
+            return " * ".join(number + above) + "".join(below)
     return ""
 
 

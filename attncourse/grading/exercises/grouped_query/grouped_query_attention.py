@@ -1,37 +1,42 @@
 """Exercise grouped_query_attention: groups share a key/value head, and nothing is copied."""
 
+from dataclasses import replace
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 
+from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
-from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
-from attncourse.grading.exercises.grouped_query._noticed import GroupedCalls
-from attncourse.grading.exercises.grouped_query._sharing import (
-    apart,
-    cases,
-    definition,
-    given,
-    sharing,
-    unasked,
-)
-from attncourse.grading.inputs import normal
+from attncourse.grading.diagnosis import parts
+from attncourse.grading.exercise import Calls, Exercise
+from attncourse.grading.explain.asked import Asked
+from attncourse.grading.inputs import alternating, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
-from attncourse.grading.mistakes import (
-    dots,
-    gradients,
-    heads,
-    in_place,
-    mistakes_of,
-    mixes,
-    outputs,
-    scales,
-    softmaxes,
-)
+from attncourse.grading.mistake import Mistake
 from attncourse.grading.recipe import Given, Recipe
-from attncourse.grading.slips import alone
+
+CALLS = (  # what is special, b h g n m d e, how loud
+    ("4 samples, 6 query heads, 2 KV heads, 5 queries, 7 keys, head_dim 10, values 9 wide",
+     (4, 6, 2, 5, 7, 10, 9), 1),
+    ("8 query heads, 2 KV heads, more queries than keys", (1, 8, 2, 5, 3, 4, 6), 1),
+    ("as many KV heads as heads in a group", (3, 4, 2, 3, 5, 6, 6), 1),
+    ("as many KV heads as query heads", (2, 3, 3, 4, 5, 6, 2), 1),
+    ("1 KV head, 1 query", (2, 4, 1, 1, 5, 2, 6), 1),
+    ("1 token", (1, 6, 2, 1, 1, 3, 5), 1),
+    ("all sizes equal to 4", (4, 4, 4, 4, 4, 4, 4), 1),
+    ("large scores", (1, 6, 2, 4, 5, 3, 6), 900),
+    ("scores near 768 and -768", (1, 4, 2, 4, 5, 4, 3), alternating),
+)  # fmt: skip
+CASES = partial(
+    sized_cases, letters="b h g n m d e", shapes="b h n d, b g m d, b g m e", calls=CALLS
+)
+
+
+def definition(query, key, value):
+    """The loops of the course; the weights are not asked for."""
+    return spec.grouped_query_attention(query, key, value)[0]
 
 
 def step(generator, b, h, g, m, d, e) -> list:
@@ -46,82 +51,71 @@ def memory(answer) -> bool | str:
     return made.largest <= most or Described(f"no, one holds {made.largest:,}: {made.how}")
 
 
-JUDGE = MemoryLimited(
-    GroupedCalls(definition, cases),
-    "one query, 300 keys: no tensor holds more than twice the numbers of key",
-    memory,
-    # 32 query heads to a KV head: 8 MiB of keys would become 256 MiB.
-    Budget(partial(step, b=1, h=64, g=2, m=16_384, d=64, e=16),
-           partial(F.scaled_dot_product_attention, enable_gqa=True), mib=100),
-)  # fmt: skip
-RIGHT = Recipe(given, answer=lambda output, *made: output)  # but for the copies that it makes
-ACCEPTED = Accepted()
+def folded(heads, matrix):
+    """Heads (b, h, n, d) times (b, g, d, m): those of a group are the rows of one product."""
+    rows = heads.unflatten(1, (matrix.size(1), -1)).flatten(2, 3) @ matrix
+    return rows.unflatten(2, (-1, heads.size(2))).flatten(1, 2)
 
 
-@ACCEPTED.add
-def heads_folded_into_queries(query, key, value):
-    r, n = query.size(1) // key.size(1), query.size(2)
-    rows = apart(query, key.size(1)).flatten(2, 3)
-    weights = torch.softmax(rows @ key.mT / query.size(-1) ** 0.5, dim=-1)
-    return (weights @ value).unflatten(2, (r, n)).flatten(1, 2)
+def averaged(heads, key):
+    """Each head of a group becomes the mean of all of them."""
+    groups = heads.unflatten(1, (key.size(1), -1))
+    return groups.mean(2, keepdim=True).expand_as(groups).flatten(1, 2)
 
 
-@ACCEPTED.add
-def folded_and_of_torch(query, key, value):
-    b, h, n, d = query.shape
-    rows = query.reshape(b, key.size(1), -1, d)
-    return F.scaled_dot_product_attention(rows, key, value).reshape(b, h, n, value.size(-1))
+ALL = Recipe(
+    Given,
+    score=lambda x: folded(x.query, x.key.mT),
+    mix=lambda weights, x: folded(weights, x.value),
+)
+RIGHT = replace(ALL, answer=lambda output, *made: output)
 
 
-@ACCEPTED.add
-def einsum(query, key, value):
-    q = apart(query, key.size(1)) * key.shape[-1] ** -0.5
-    weights = torch.einsum("bgrnd,bgmd->bgrnm", q, key).softmax(-1)
-    return torch.einsum("bgrnm,bgme->bgrne", weights, value).flatten(1, 2)
+def one_a_group(asked: Asked) -> str:
+    """Fewer heads come out than ask, namely as many as there are KV heads."""
+    calls = [x for x in asked.wrong if x.case.args[0].size(1) > x.case.args[1].size(1)]
+    left = [
+        torch.Size([len(right), x.case.args[1].size(1), *right.shape[2:]]) == seen.shape
+        for x in calls
+        for right, seen in [(parts(x.expected)[0], parts(x.seen)[0])]
+    ]
+    says = "One output is left for each KV head; all query heads must have an output of their own."
+    return says if left and all(left) else ""
 
 
-@ACCEPTED.add
-def one_head_after_the_other(query, key, value):
-    r, heads = query.size(1) // key.size(1), []
-    for h in range(query.size(1)):
-        k, v = key[:, h // r], value[:, h // r]
-        heads.append(torch.softmax(query[:, h] @ k.mT / k.size(-1) ** 0.5, dim=-1) @ v)
-    return torch.stack(heads, dim=1)
+def ideas(right: Recipe) -> list[Mistake]:
+    """Other ways to share keys, which show in no map."""
+    return [
+        right.but(
+            "The queries or scores of a group are averaged before the softmax; each query head has "
+            "scores and an output of its own.",
+            score=lambda x: folded(averaged(x.query, x.key), x.key.mT),
+        ),
+        right.but(
+            "The KV heads of all groups are averaged; head h reads KV head h // (H / G).",
+            given=lambda q, k, v: Given(q, *(x.mean(1, keepdim=True).expand_as(x) for x in (k, v))),
+        ),
+    ]
 
-
-@ACCEPTED.add
-def group_after_group_in_double(query, key, value):
-    outputs, r = [], query.shape[1] // key.shape[1]
-    groups = query.double().split(r, 1), key.double().unbind(1), value.double().unbind(1)
-    for q, k, v in zip(*groups, strict=True):
-        scores = torch.einsum("brnd,bmd->brnm", q, k) / q.shape[-1] ** 0.5
-        weights = torch.exp(scores - scores.logsumexp(-1, keepdim=True))
-        outputs.append(torch.einsum("brnm,bme->brne", weights, v))
-    return torch.cat(outputs, dim=1)
-
-
-@ACCEPTED.add
-def sample_after_sample(query, key, value):
-    r, out = query.size(1) // key.size(1), []
-    for q, k, v in zip(query, key, value, strict=True):
-        heads = [F.scaled_dot_product_attention(q[h], k[h // r], v[h // r]) for h in range(len(q))]
-        out.append(torch.stack(heads))
-    return torch.stack(out)
-
-
-MISTAKES = Mistakes(mistakes_of(RIGHT, scales, softmaxes, sharing))
-MISTAKES += alone(mistakes_of(RIGHT, dots, mixes, outputs, gradients, heads, unasked, in_place))
-MISTAKES += [
-    RIGHT.but("The weights are returned instead of the output.", answer=lambda o, w, s, x: w),
-    RIGHT.but("The weights are returned as well; return the output alone.", answer=lambda o, w, s, x: (o, w)),
-    Mistake("The output is right, but a tensor on the way is larger than twice key, as a copy of the keys for every query "
-            "head is: repeat_interleave makes one, a matmul that broadcasts, and enable_gqa=True when values and keys "
-            "differ in width.", RIGHT),
-    RIGHT.but("The query heads of a group are added up before the softmax, so one output is left for each "
-              "group; every query head has its own scores and its own output.",
-              given=lambda q, k, v: Given(apart(q, k.size(1)).sum(2), k, v)),
-]  # fmt: skip
 
 EXERCISE = Exercise(
-    name="grouped_query_attention", judge=JUDGE, accepted=ACCEPTED, mistakes=MISTAKES
+    name="grouped_query_attention",
+    judge=MemoryLimited(
+        Calls(definition, CASES),
+        "one query, 300 keys: no tensor holds more than twice the numbers of key",
+        memory,
+        Budget(  # 32 query heads to a KV head: 8 MiB of keys would become 256 MiB
+            partial(step, b=1, h=64, g=2, m=16_384, d=64, e=16),
+            partial(F.scaled_dot_product_attention, enable_gqa=True),
+            mib=100,
+        ),
+        instead="repeat_interleave copies the keys for every query head, and so do a matmul that "
+        "broadcasts, and enable_gqa=True when values and keys differ in width. Fold the heads of a "
+        "group into its queries.",
+    ),
+    right=RIGHT,
+    explain=(one_a_group,),
+    ideas=ideas(RIGHT),
+    axes=("b h n e",),
+    measures=("gradients", "memory"),
 )
