@@ -1,41 +1,31 @@
 """Exercise convolve_scores: every score learns of its neighbours, and nothing of the future."""
 
 import math
-from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from attncourse import spec
-from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes
-from attncourse.grading.exercises.multi_token._convolved import (
-    Convolved,
-    filled,
-    future,
-    positive,
-)
-from attncourse.grading.exercises.multi_token._notices import Tables
-from attncourse.grading.exercises.multi_token._slips import (
-    HIDDEN,
-    SOFTMAXES,
-    WHOLE,
-    ZEROS,
-    corner,
-    families,
-)
+from attncourse.grading.dataflow import dataflow, named
+from attncourse.grading.exercise import Calls, Case, Exercise, Mistake
+from attncourse.grading.explain.leaks import leaked
 from attncourse.grading.inputs import seeded
-from attncourse.grading.observe import Case
+from attncourse.grading.recipe import triangle
+
+
+def future(n, m):
+    """Which keys come later than the query: the n queries are the last of m tokens."""
+    return ~triangle(n, m, m - n)
 
 
 def definition(scores, kernel):
-    """The loops of the convolution, on a table whose future is 0; what comes out of it gets no weight where it is later."""
+    """The loops of the convolution, on a table whose future is 0; then no later key has weight."""
     later = future(*scores.shape[2:])
     found = spec.convolve(scores.masked_fill(later, 0.0), kernel)
     return found.masked_fill(later, -math.inf).softmax(-1)
 
 
-CALLS = (  # what is special; batch, heads, n, m, c_q, c_k
+CALLS = (  # special about the call, batch, heads, n, m, c_q, c_k
     ("2 samples, 3 heads, 5 tokens, a kernel of 2 by 3", (2, 3, 5, 5, 2, 3)),
     ("the same, with other scores in the future", (2, 3, 5, 5, 2, 3)),
     ("a single score of 1, a kernel of 3 by 5", (1, 1, 15, 15, 3, 5)),
@@ -46,6 +36,13 @@ CALLS = (  # what is special; batch, heads, n, m, c_q, c_k
     ("a kernel of 4 by 1", (1, 3, 6, 6, 4, 1)),
     ("scores below -1e8, a kernel of 2 by 3", (2, 2, 3, 4, 2, 3)),
 )
+
+
+def positive(kernel):
+    """A kernel that leaves low scores low: 1 for the place itself, little for its neighbours."""
+    kernel = 0.1 * kernel.abs()
+    kernel[:, -1, kernel.size(2) // 2] = 1.0
+    return kernel
 
 
 def cases(seed: int) -> list[Case]:
@@ -67,125 +64,36 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-RIGHT = Convolved()
-ACCEPTED = Accepted(padded_conv2d=RIGHT)
+@dataflow(scores="the scores: b h n m", kernel="the numbers of the kernels: h i j")
+def right(scores, kernel):
+    (heads, c_q, c_k), later = kernel.shape, future(*scores.shape[2:])
+    past = yield named("the scores with 0 in the future: b h n m", scores.masked_fill(later, 0.0))
+    around = yield named("the scores with zeros above and beside: b h i j",
+                         F.pad(past, (c_k // 2, c_k // 2, c_q - 1, 0)))  # fmt: skip
+    slid = yield named("the convolved scores: b h n m",
+                       F.conv2d(around, kernel[:, None], groups=heads))  # fmt: skip
+    return slid.masked_fill(later, -math.inf).softmax(-1)
 
-
-@ACCEPTED.add
-def a_sum_of_shifted_tables(scores, kernel):
-    """Cut out a shifted table for each weight of the kernel."""
-    n, m = scores.shape[2:]
-    _, c_q, c_k = kernel.shape
-    seen = scores.tril(m - n)
-    large = F.pad(seen, (c_k // 2, c_k // 2, c_q - 1, 0))
-    total = 0
-    for a in range(c_q):
-        for b in range(c_k):
-            total = total + kernel[:, a, b, None, None] * large[:, :, a : a + n, b : b + m]
-    seen = torch.ones(n, m, dtype=torch.bool).tril(m - n)
-    return torch.where(seen, total, -torch.inf).softmax(dim=-1)
-
-
-@ACCEPTED.add
-def unfolded_windows(scores, kernel):
-    n, m = scores.shape[2:]
-    c_q, c_k = kernel.shape[1:]
-    visible = torch.arange(m) <= torch.arange(m - n, m)[:, None]
-    large = F.pad(scores * visible, (c_k // 2, c_k // 2, c_q - 1, 0))
-    windows = large.unfold(2, c_q, 1).unfold(3, c_k, 1)
-    out = torch.einsum("bhijxy,hxy->bhij", windows, kernel)
-    return F.softmax(out.masked_fill(visible.logical_not(), -1e9), -1)
-
-
-@ACCEPTED.add
-def padding_by_conv2d_and_cut(scores, kernel):
-    """Pad on both sides, and keep the first n rows."""
-    heads, c_q, c_k = kernel.shape
-    n, m = scores.shape[2:]
-    visible = (~torch.triu(torch.ones(n, m), m - n + 1).bool())[None, None]
-    out = F.conv2d(
-        torch.where(visible, scores, 0.0),
-        kernel.reshape(heads, 1, c_q, c_k),
-        padding=(c_q - 1, (c_k - 1) // 2),
-        groups=heads,
-    )[:, :, :n]
-    return (out + torch.zeros(n, m).masked_fill(~visible, -math.inf)).softmax(-1)
-
-
-@ACCEPTED.add
-def head_by_head_in_numpy_style(scores, kernel):
-    """Loops over heads and over the rows of the kernel; each row is a convolution along the keys, in float64."""
-    b, heads, n, m = scores.shape
-    rows = torch.arange(m - n, m).unsqueeze(-1)
-    mask = torch.arange(m) > rows
-    outs = []
-    for h in range(heads):
-        table = scores[:, h].double().masked_fill(mask, 0)
-        total = torch.zeros_like(table)
-        for back, weights in enumerate(kernel[h].double().flip(0)):
-            if back < n:
-                earlier = torch.cat([table.new_zeros(b, back, m), table[:, : n - back]], 1)
-                line = earlier.reshape(-1, 1, m)
-                total = total + F.conv1d(line, weights[None, None], padding=len(weights) // 2).view(
-                    b, n, m
-                )
-        total = total.masked_fill(mask, -math.inf)
-        outs.append((total - total.amax(-1, keepdim=True)).exp())
-    weights = torch.stack(outs, 1)
-    return weights / weights.sum(-1, keepdim=True)
-
-
-def in_place(scores, hidden):
-    return scores.masked_fill_(hidden, 0.0)
-
-
-MISTAKES = Mistakes(RIGHT.but(says, **steps) for says, steps in (
-    *ZEROS,
-    ("Before the convolution query i is taken for token i; the n queries are the last of m tokens.", {"before": corner}),
-    ("After the convolution query i is taken for token i; the n queries are the last of m tokens.", {"after": corner}),
-    ("Query i is taken for token i, before the convolution and after it; the n queries are the last of m tokens.",
-     {"before": corner, "after": corner}),
-    *HIDDEN,
-    ("There are no zeros around the table, so it shrinks; the result is as large as the scores.",
-     {"above": lambda c_q: (0, 0), "beside": lambda c_k: (0, 0), "hide": lambda scores, hidden: scores}),
-    ("There are c_q - 1 rows too many; cut the result to n queries.",
-     {"above": lambda c_q: (c_q - 1, c_q - 1), "hide": lambda scores, hidden: scores}),
-    *SOFTMAXES,
-    ("The softmax comes before the convolution; here the scores are convolved, and then become weights.",
-     {"zero": lambda scores, hidden: scores.masked_fill(hidden, -math.inf).softmax(-1), "normalize": lambda scores: scores,
-      "hide": filled(0.0)}),
-    ("The convolved scores are added to those that came in; they take their place.",
-     {"answer": lambda weights, scores, given: (scores + given).softmax(-1)}),
-    ("The convolved scores are divided by a square root; scores come in scaled, and the kernel's weights stay as they are.",
-     {"normalize": lambda scores: (scores / scores.size(-1) ** 0.5).softmax(-1)}),
-    ("The convolved scores are multiplied by a square root; scores come in scaled, and the kernel's weights stay as they are.",
-     {"normalize": lambda scores: (scores * scores.size(-1) ** 0.5).softmax(-1)}),
-    ("0 times infinity is NaN, so a mask cannot be multiplied by minus infinity; use masked_fill.",
-     {"hide": lambda scores, hidden: scores + hidden * -math.inf}),
-    ("The weights are returned with the scores; return the weights alone.", {"answer": lambda weights, scores, given: (weights, scores)}),
-    ("The mean of all samples is returned; each has its own table.",
-     {"answer": lambda weights, scores, given: weights.mean(0, keepdim=True).expand_as(weights)}),
-    ("The mean of all heads is returned; each has its own table.",
-     {"answer": lambda weights, scores, given: weights.mean(1, keepdim=True).expand_as(weights)}),
-    ("Rows and columns of the result are exchanged: rows are queries.", {"answer": lambda weights, scores, given: weights.mT}),
-    ("The scores are changed in place; their caller finds zeros in the future.", {"zero": in_place}),
-    ("No gradient flows back to the kernel: it is detached.", {"kernel": Tensor.detach}),
-    ("No gradient flows back to the scores: they are detached.",
-     {"zero": lambda scores, hidden: scores.detach().masked_fill(hidden, 0.0)}),
-    ("No gradient flows back: the result is detached or made inside no_grad.",
-     {"answer": lambda weights, scores, given: weights.detach()}),
-))  # fmt: skip
-MISTAKES += families(RIGHT)
-MISTAKES = Mistakes(
-    replace(mistake, steps={}) if {"answer", "normalize"} & mistake.steps.keys() else mistake
-    for mistake in MISTAKES  # a check compares any two that have steps; these are seldom one of two
-)
-MISTAKES += [Mistake(says, answer) for says, answer in WHOLE]
 
 EXERCISE = Exercise(
     name="convolve_scores",
     answer="convolved_weights",
-    judge=Tables(definition, cases),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+    judge=Calls(definition, cases),
+    right=right,
+    axes=("b h n m",),
+    measures=("gradients",),
+    explain=(leaked(None, "scores of the future"),),
+    ideas=[
+        Mistake(
+            "The softmax comes before the convolution; here the scores are convolved, and then "
+            "become weights.",
+            lambda s, k: (
+                F.conv2d(
+                    F.pad(s.masked_fill(later := future(*s.shape[2:]), -math.inf).softmax(-1),
+                          (k.size(2) // 2, k.size(2) // 2, k.size(1) - 1, 0)),
+                    k[:, None], groups=len(k),
+                ).masked_fill(later, 0.0)
+            ),
+        ),
+    ],
+)  # fmt: skip
