@@ -25,7 +25,7 @@ right("online_step", lambda *given: step(*given))
 for words, change in (
     ("Right in all calls: the maximum and the mixed values. Not right: the sum in all calls", {"count": lambda w: w.sum(-1) + 0.5}),
     ("Right in all calls: the maximum and the sum. Not right: the mixed values in all calls", {"fresh": lambda v: v.mean(2, True)}),
-    ("Negative numbers among the largest new scores become 0.", {"new": lambda m, s: torch.maximum(m, s.amax(-1)).clamp(min=0)}),
+    ("Negative numbers became 0", {"new": lambda m, s: torch.maximum(m, s.amax(-1)).clamp(min=0)}),
 ):  # fmt: skip
     wrong("online_step", words, lambda *given, change=change: step(*given, **change))
 

@@ -59,5 +59,5 @@ def off_by_one(scores, dim):
 
 
 wrong("off_by_one", "sign of the scores", lambda s, dim: off_by_one(-s, dim))
-wrong("off_by_one", "added to the weights", lambda s, dim: 1 + off_by_one(s, dim))
+wrong("off_by_one", "Every number is 1 too large", lambda s, dim: 1 + off_by_one(s, dim))
 wrong("off_by_one", "the scores are not used", lambda s, dim: off_by_one(s.clamp(max=0.0, min=-math.inf).where(s == -math.inf, 0 * s), dim))  # fmt: skip
