@@ -54,6 +54,33 @@ class Feed:
         return told if kept else "the new tokens are changed in place"
 
 
+class Rows(Feed):
+    """Caches, and what they return: the numbers of the tokens, row by row."""
+
+    def told(self, found: Any) -> str:
+        if not plain(found):
+            kind = "None (is `return` missing?)" if found is None else type(found).__name__
+            return f"raised {found.kind}" if isinstance(found, Raised) else kind
+        if not found.numel() or found[..., :1, :].shape != self.tokens(0).shape:
+            return f"shape {tuple(found.shape)}"
+        same = (self.pool[:, :, :, None] == found[:, :, None]).all(-1)  # sample, head, token, row
+        rows = zip(found.unbind(2), same.unbind(-1), strict=True)
+        return " ".join(self._token(x, there) for x, there in rows)
+
+    def _token(self, row: torch.Tensor, there: torch.Tensor) -> str:
+        """The token that a row is; or of which it has a sample or a head, or which it nearly is."""
+        near = (self.pool - row[:, :, None]).abs() < 0.01 + 0.01 * self.pool.abs()
+        for alike, kind in (
+            (there.flatten(0, 1).all(0), "{}"),
+            (there[0].all(0), "sample 0 of {}"),
+            (there[:, 0].all(0), "head 0 of {}"),
+            (near.all(-1).flatten(0, 1).all(0), "about {}"),
+        ):
+            if alike.any():
+                return kind.format(int(alike.int().argmax()))
+        return "?"
+
+
 def other_tokens(what: str, right: str, seen: Any) -> str:
     """Which tokens and positions come back, and should not; '' where something else comes back.
 

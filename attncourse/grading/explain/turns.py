@@ -3,7 +3,11 @@
 import cmath
 from collections.abc import Callable
 
-from attncourse.grading.explain.asked import Asked
+import torch
+from torch import Tensor
+
+from attncourse.grading.compare import difference, same
+from attncourse.grading.explain.asked import Asked, Wrong
 from attncourse.grading.explain.places import apart
 from attncourse.grading.observe import Case
 
@@ -47,3 +51,62 @@ def _how(by: complex, speed: float, place: int) -> str:
     if len(near) == 1:
         return f"is turned as if it stood at {near[0]}; it stands at {place}"
     return f"is turned by {cmath.phase(by):.4g} instead of {place} times {speed:.4g} radians"
+
+
+def turned_step(asked: Asked) -> str:
+    """Where the new tokens of a step of decoding stand, of which c and c + d / 2 are a pair.
+
+    Its arguments are (query, key, value, past_key, past_value), its results (output, keys, values).
+    """
+    call = asked.shaped[0] if asked.shaped and len(asked.shaped) == len(asked.wrong) else None
+    if call is None:
+        return ""
+    past, (_, keys, values) = call.case.args[3].size(2), call.expected
+    if difference(keys[:, :, :past], call.seen[1][:, :, :past]) or difference(values, call.seen[2]):
+        return ""
+    says = _of_key(call, past) if difference(keys, call.seen[1]) else _of_query(call, past)
+    return f"In the call '{call.label}' {says}" if says else ""
+
+
+def _of_key(call: Wrong, past: int) -> str:
+    """The first new key that is wrong."""
+    for t, key in enumerate(call.case.args[1].unbind(2)):
+        wrong = call.seen[1][:, :, past + t]
+        if difference(call.expected[1][:, :, past + t], wrong):
+            at = _position(key, lambda x: x, wrong)
+            how = "not turned by any whole position" if at is None else f"turned by position {at}"
+            return f"new key {t} is {how}; its own is {past + t}."
+    return ""
+
+
+def _of_query(call: Wrong, past: int) -> str:
+    """The first query that gives a wrong output, the keys and values being right."""
+    for i, query in enumerate(call.case.args[0].unbind(2)):
+        keys, values = (x[:, :, : past + i + 1].double() for x in call.expected[1:])
+
+        def output(x: Tensor, keys: Tensor = keys, values: Tensor = values) -> Tensor:
+            return (x.double() @ keys.mT * x.size(-1) ** -0.5).softmax(-1) @ values
+
+        wrong = call.seen[0][:, :, i]
+        if difference(call.expected[0][:, :, i], wrong):
+            at = _position(query, output, wrong)
+            return (
+                ""
+                if at is None
+                else f"query {i} is turned by position {at}; its own is {past + i}."
+            )
+    return ""
+
+
+def _position(x: Tensor, made: Callable[[Tensor], Tensor], wrong: Tensor) -> int | None:
+    """The position that makes this of one token, if it is one of -32 to 63."""
+    at = torch.arange(-32, 64)
+    turned = made(rotary(x[:, :, None].expand(-1, -1, len(at), -1), at)).unbind(2)
+    return next((k - 32 for k, y in enumerate(turned) if same(y, wrong, 1e-4)), None)
+
+
+def rotary(x: Tensor, positions: Tensor) -> Tensor:
+    """Pairs c and c + d / 2, turned by position times 10,000 ** (-2 c / d)."""
+    angles = positions[:, None] * 1e4 ** (-2 * torch.arange(x.size(-1) // 2) / x.size(-1))
+    (a, b), c, s = x.chunk(2, -1), angles.cos(), angles.sin()
+    return torch.cat([a * c - b * s, a * s + b * c], -1)

@@ -20,15 +20,15 @@ right("intensity", torch.tensor([8.0]))
 WIDTHS = {torch.float16: 2, torch.bfloat16: 2, torch.float32: 4, torch.float64: 8, torch.int8: 1}
 TYPES = "Only some types are wrong"
 for says, size in (
-    ("A table of types misses some", WIDTHS.__getitem__),
+    (TYPES, WIDTHS.__getitem__),
     (TYPES, (WIDTHS | {torch.int16: 2, torch.int32: 4, torch.bool: 1}).__getitem__),
     (TYPES, lambda t: WIDTHS.get(t, 4)),
     (TYPES, lambda t: (torch.finfo if t.is_floating_point else torch.iinfo)(t).bits // 8),
     (TYPES, lambda t: t.itemsize // (2 if t.is_complex else 1)),
     (TYPES, lambda t: int(re.findall(r"\d+", str(t))[0]) // 8),
-    ("Not every type that is no float has 1 byte", lambda t: torch.finfo(t).bits // 8 if t.is_floating_point else 1),
+    (TYPES, lambda t: torch.finfo(t).bits // 8 if t.is_floating_point else 1),
     ("A float has always 2 bytes here", lambda t: 2 if t.is_floating_point else 1),
-    ("always 8 bytes", lambda t: 8),
+    ("(head_dim + value_dim) * 8; they should be", lambda t: 8),
     ("itemsize is no function", lambda t: t.itemsize()),
     ("A dtype has no element_size()", lambda t: t.element_size()),
 ):  # fmt: skip
@@ -40,13 +40,13 @@ def product(dtype, *factors):
 
 
 for says, count in (
-    ("overflows int32", lambda b, c, g, m, w, t: product(torch.int32, b, c, g, m, w, t)),
+    ("Only the largest cache is wrong", lambda b, c, g, m, w, t: product(torch.int32, b, c, g, m, w, t)),
     ("Only the largest cache is wrong", lambda b, c, g, m, w, t: product(torch.float32, b, c, g, m, w, t)),
     ("Only the empty cache is wrong", lambda b, c, g, m, w, t: b * c * g * max(m, 1) * w * t),
     ("A token too many", lambda b, c, g, m, w, t: b * c * g * (m + 1) * w * t),
-    ("The layers are counted twice over", lambda b, c, g, m, w, t: b * c * c * g * m * w * t),
-    ("These are KiB", lambda b, c, g, m, w, t: b * c * g * m * w * t // 1024),
-    ("These are MB", lambda b, c, g, m, w, t: b * c * g * m * w * t / 1e6),
+    ("The numbers are batch * layers ** 2 * num_kv_heads", lambda b, c, g, m, w, t: b * c * c * g * m * w * t),
+    ("dtype.itemsize * 1 / 2**10; they should be", lambda b, c, g, m, w, t: b * c * g * m * w * t // 1024),
+    ("dtype.itemsize * 1 / 10**6; they should be", lambda b, c, g, m, w, t: b * c * g * m * w * t / 1e6),
     ("got the text", lambda b, c, g, m, w, t: str(b * c * g * m * w * t)),
     ("3 times what they should be", lambda b, c, g, m, w, t: 3 * b * c * g * m * w * t),
     ("is `return` missing?", lambda b, c, g, m, w, t: None),
@@ -68,13 +68,13 @@ def tril(n, m, diagonal):
 
 for says, mask in (
     ("There is no causal mask", lambda n, p: torch.ones(n, n + p).bool()),
-    ("No pair may attend", lambda n, p: torch.zeros(n, n + p).bool()),
+    ("a query does not read itself (in the call", lambda n, p: torch.zeros(n, n + p).bool()),
     ("their type is torch.int64; torch.bool is asked", lambda n, p: tril(n, n + p, p).long()),
     ("their type is torch.uint8; torch.bool is asked", lambda n, p: tril(n, n + p, p).byte()),
     ("an array of numpy", lambda n, p: tril(n, n + p, p).numpy()),
-    ("a query does not read itself; a query does not read all cached tokens", lambda n, p: tril(n, n + p, p if n > 1 else 0)),
-    ("only this one does not: 40 new queries, 130 cached", lambda n, p: tril(n, n + p, min(p, 100)).bool()),
-    ("The triangle of the new tokens is turned around", lambda n, p: tril(n, n + p, p - 1).logical_not() | (torch.arange(n + p) < p)),
+    ("a query does not read itself (in the call '1 new queries, 6 cached' at [0, 6]); a query does not read all cached", lambda n, p: tril(n, n + p, p if n > 1 else 0)),
+    ("a query does not read itself (in the call '40 new queries, 130 cached'", lambda n, p: tril(n, n + p, min(p, 100)).bool()),
+    ("a query reads tokens that come after it (in the call", lambda n, p: tril(n, n + p, p - 1).logical_not() | (torch.arange(n + p) < p)),
     ("Rows and columns are both reversed", lambda n, p: tril(n, n + p, p).flip(0, 1)),
     ("axes of size 1 are added", lambda n, p: tril(n, n + p, p)[None]),
     ("only number 1 is asked", lambda n, p: (tril(n, n + p, p), p)),
@@ -113,29 +113,29 @@ ATTENDING = (  # wrong wherever keys and values are right
     ("0.7071 times as large", {"scale": lambda q, m: (2 * q.size(-1)) ** -0.5}),
     ("right to about two digits", {"softmax": lambda s: s.bfloat16().softmax(-1).float()}),
     ("look at the scale", {"scale": lambda q, m: 1 / 8}),
-    ("One largest score is subtracted", {"softmax": lambda s: (s - s.amax((-2, -1), keepdim=True)).exp().div(
+    ("there are NaN or infinite numbers here: large scores", {"softmax": lambda s: (s - s.amax((-2, -1), keepdim=True)).exp().div(
         (s - s.amax((-2, -1), keepdim=True)).exp().sum(-1, keepdim=True))}),
-    ("with larger ones the output is wrong", {"softmax": lambda s: s.clamp(-50, 50).where(s > -math.inf, s).softmax(-1)}),
-    ("The softmax has a 1 more", {"softmax": lambda s: torch.cat([s, 0 * s[..., :1]], -1).nan_to_num(0).where(
+    ("large ones do not", {"softmax": lambda s: s.clamp(-50, 50).where(s > -math.inf, s).softmax(-1)}),
+    ("the weights of query 0 sum to 0.5676; they should sum to 1", {"softmax": lambda s: torch.cat([s, 0 * s[..., :1]], -1).nan_to_num(0).where(
         torch.cat([s, 0 * s[..., :1]], -1) > -math.inf, s[..., :1] * 0 - math.inf).softmax(-1)[..., :-1]}),
-    ("Only the cached tokens are visible", {"rule": lambda n, m, p: torch.arange(m).expand(n, m) < p}),
-    ("neither scores nor mask", {"softmax": lambda s: torch.full_like(s, 1 / s.size(-1))}),
+    ("it should give it some: look at who may read whom", {"rule": lambda n, m, p: torch.arange(m).expand(n, m) < p}),
+    ("it should give it none: look at who may read whom", {"softmax": lambda s: torch.full_like(s, 1 / s.size(-1))}),
     ("The results are right, but stand in another order", {"give": lambda o, k, v: (k, v, o)}),
-    ("The keys are returned twice", {"give": lambda o, k, v: (o, k, k)}),
+    ("values are to be returned, the cached and the new ones", {"give": lambda o, k, v: (o, k, k)}),
     ("these are arrays of numpy", {"give": lambda *x: tuple(y.detach().numpy() for y in x)}),
     ("expected 3 results", {"give": lambda o, k, v: {"output": o, "keys": k, "values": v}}),
     ("torch.cat joins along dim", {"join": lambda a, b: torch.cat([a, b], 1)}),
-    ("Two mistakes at once", {"scale": lambda q, m: 1.0, "rule": lambda n, m, p: tril(n, m, 0)}),
+    ("Query 0 reads key 0; it should read keys 0 to", {"scale": lambda q, m: 1.0, "rule": lambda n, m, p: tril(n, m, 0)}),
 )  # fmt: skip
-TURNED = ("The softmax has", "torch.cat joins")  # other cases are hit
+TURNED = ("the weights of query 0", "torch.cat joins")  # other cases are hit
 for says, steps in ATTENDING:
     if not says.startswith("torch.cat"):
         wrong("chunked_decode", says, decode(**steps))
 for says, steps in (
     ("no gradient flows back to value", {"first": lambda q, k, v, pk, pv: (q, k, v.detach(), pk, pv)}),
     ("are to be returned, the cached and the new ones; there are", {"join": lambda a, b: torch.cat([a[:, :, b.size(2) :], b], 2)}),
-    ("of the three results wrong are: output, keys", {"first": lambda q, k, v, pk, pv: (q, k, v, times_two(pk), pv)}),
-    ("All samples read the cache of sample 0", {"first": lambda q, k, v, pk, pv: (q, k, v, *(x[:1].expand_as(x) for x in (pk, pv)))}),
+    ("number 0 is wrong; cached ones come back as they came in", {"first": lambda q, k, v, pk, pv: (q, k, v, times_two(pk), pv)}),
+    ("number 0 is wrong; cached ones come back as they came in", {"first": lambda q, k, v, pk, pv: (q, k, v, *(x[:1].expand_as(x) for x in (pk, pv)))}),
 ):  # fmt: skip
     wrong("chunked_decode", says, decode(**steps))
 for steps in (
@@ -174,15 +174,15 @@ for says, positions in (
     ("query 0 is turned by position -5", {"query": lambda i, p: -i - p}),
     ("new key 0 is turned by position 4; its own is 5", {"key": lambda i, p: i + p - 1}),
     ("new key 0 is turned by position 10", {"query": lambda i, p: 2 * (i + p), "key": lambda i, p: 2 * (i + p)}),
-    ("it is turned again, by -1", {"query": lambda i, p: i, "key": lambda i, p: i, "past": lambda j: -j}),
-    ("it is turned again, by 4", {"past": lambda j: 0 * j + 4}),
+    ("5 of them cached, number 1, 2, 3", {"query": lambda i, p: i, "key": lambda i, p: i, "past": lambda j: -j}),
+    ("5 of them cached, number 0, 1, 2, 3, 4 are wrong", {"past": lambda j: 0 * j + 4}),
     ("new key 2 is turned by position 8", {"query": lambda i, p: i.cumsum(0) + p, "key": lambda i, p: i.cumsum(0) + p}),
-    ("only this one does not: 1 new token behind 30", {"query": lambda i, p: (i + p) % 16, "key": lambda i, p: (i + p) % 16}),
-    ("only this one does not: 2 new tokens behind 3", {"rule": lambda n, m, p: tril(n, m, p if n != 2 else m)}),
-    ("only this one does not: scores far below zero", {"softmax": lambda s: s.clamp(min=-1e4).where(s > -math.inf, s).softmax(-1)}),
-    ("not its key turned by any whole position", {"turn": lambda x, at: rotary(x, at, 1000.0)}),
-    ("The mask is shifted by n", {"rule": lambda n, m, p: tril(n, m, n)}),
-    *(pair for pair in ATTENDING if not pair[0].startswith(TURNED)),
+    ("new key 0 is turned by position 14; its own is 30", {"query": lambda i, p: (i + p) % 16, "key": lambda i, p: (i + p) % 16}),
+    ("In the call '2 new tokens behind 3' query 0 gives key 4 some weight", {"rule": lambda n, m, p: tril(n, m, p if n != 2 else m)}),
+    ("large ones do not", {"softmax": lambda s: s.clamp(min=-1e4).where(s > -math.inf, s).softmax(-1)}),
+    ("not turned by any whole position", {"turn": lambda x, at: rotary(x, at, 1000.0)}),
+    ("Query 0 reads keys 0 to 4; it should read keys 0 to 5", {"rule": lambda n, m, p: tril(n, m, n)}),
+    *(("large ones do not" if says == LESS else says, steps) for says, steps in ATTENDING if not says.startswith(TURNED)),
 ):  # fmt: skip
     wrong("rotate_cached_keys", says, turning(**positions))
 right("rotate_cached_keys", turning(fill=-1e30))

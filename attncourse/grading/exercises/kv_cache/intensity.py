@@ -1,74 +1,62 @@
 """Exercise intensity: FLOPs per byte of a decoding step in which 8 query heads share a KV head."""
 
-from dataclasses import dataclass
-
 import torch
 
-from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Accepted, Exercise, Mistake, Mistakes, Number
+from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.mistake import Mistake
 
 QUERY_HEADS, KV_HEADS, LENGTH, HEAD_DIM = 64, 8, 4096, 128
 
 
 def count() -> float:
-    """Head by head: a multiplication and an addition for each number of the keys, and of the values."""
+    """Head by head: 2 FLOPs for each number of the keys, and of the values."""
     flops = sum(2 * LENGTH * HEAD_DIM for _ in range(QUERY_HEADS) for _ in ("scores", "mix"))
     keys = torch.empty(KV_HEADS, LENGTH, HEAD_DIM, dtype=torch.bfloat16, device="meta")
     return flops / (2 * keys.nbytes)
 
 
-@dataclass(frozen=True)
-class Ratio(Number):
-    """A number of which something can be said whatever it is: its size."""
-
-    def notice(self, expected, seen, seed: int) -> str:
-        found = seen["the number"]
-        if not isinstance(found, Close) or found.value.dim():
-            return ""
-        return next((says for most, says in SIZES if found.value.item() < most), "")
-
-
 SIZES = (  # below this, the sentence is true
     (1e-12, "FLOPs and bytes are both more than 0, and so is their ratio."),
-    (1.0, "This is less than 1 FLOP for each byte. A single query head does 2 FLOPs with a number of 2 bytes, and 8 read it."),
-    (7.5, "This is too small: 8 query heads read each cached number, and each of them multiplies and adds it."),
+    (1.0, "This is less than 1 FLOP for each byte. A single query head does 2 FLOPs with a number "
+     "of 2 bytes, and 8 read it."),
+    (7.5, "This is too small: 8 query heads read each cached number; each multiplies and adds it."),
     (8.5, "This is near, but nothing is rounded here: count exactly, FLOPs and bytes alike."),
-    (512.0, "This is too large: all bytes count that are read, of 8 KV heads, keys and values, 2 for each number."),
-    (2.0**20, "This is far too large. Neither the length nor head_dim stays: FLOPs and bytes both grow with them."),
-    (float("inf"), "So large a number is no ratio of the two: count FLOPs, count bytes, and divide the FLOPs by the bytes."),
+    (512.0, "This is too large: all bytes count that are read, of 8 KV heads, keys and values, 2 "
+     "for each number."),
+    (2.0**20, "This is far too large. Neither the length nor head_dim stays: FLOPs and bytes both "
+     "grow with them."),
+    (float("inf"), "So large a number is no ratio of the two: divide the FLOPs by the bytes."),
 )  # fmt: skip
 
-ACCEPTED = Accepted(
-    whole_number=8,
-    as_a_float=8.0,
-    as_a_tensor=torch.tensor(8.0),
-    counted=(64 * 4 * 4096 * 128) / (8 * 2 * 4096 * 128 * 2),
-)
 
-MISTAKES = Mistakes(Mistake(says, number) for says, number in (
-    ("1 is what a KV head for every query head gives; here 8 query heads read the same keys.", 1),
-    ("These are bytes per FLOP, or the FLOPs of one query head for each byte; divide the FLOPs of all 64 heads by "
-     "the bytes.", 1 / 8),
-    ("This is half the number: a multiplication and an addition are 2 FLOPs, scores and mix both count, and a "
-     "number has 2 bytes.", 4),
-    ("One query head does 2 FLOPs with a number of the cache; 8 of them do, and the number has 2 bytes.", 2),
-    ("This is twice the number: a cached number has 2 bytes, and both keys and values are read.", 16),
-    ("This is 4 times the number: a cached number has 2 bytes, and both keys and values are read.", 32),
-    ("The length does not stay: FLOPs and bytes both grow with it.", 8 * 4096),
-    ("head_dim does not stay: FLOPs and bytes both grow with it.", 8 * 128),
-    ("These are FLOPs; divide them by the bytes that are read.", 64 * 4 * 4096 * 128),
-    ("These are the FLOPs of one query head; divide those of all 64 by the bytes that are read.", 4 * 4096 * 128),
-    ("These are the bytes that are read; divide the FLOPs by them.", 8 * 2 * 4096 * 128 * 2),
-    ("This is 8 times the number: the FLOPs of 64 query heads, for each byte of a single KV head. 8 KV heads are read.", 64),
-    ("This is 64 upside down: divide FLOPs by bytes, and count that 8 KV heads are read.", 1 / 64),
-    ("This is half of what a KV head for every query head gives: a multiplication and an addition are 2 FLOPs, and 8 query "
-     "heads read the same keys.", 0.5),
-))  # fmt: skip
+def size(asked):
+    """What its size says of a number, whatever it is."""
+    found = asked.seen["the number"].value
+    return next((says for most, says in SIZES if not found.dim() and found.item() < most), "")
+
 
 EXERCISE = Exercise(
     name="intensity",
     answer="flops_per_byte",
-    judge=Ratio(count),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
-)
+    judge=Number(count),
+    right=8,
+    explain=(size,),
+    asks_for="number",
+    ideas=[Mistake(says, number) for says, number in (
+        ("1 is what a KV head for every query head gives; here 8 read the same keys.", 1),
+        ("These are bytes per FLOP, or the FLOPs of one query head for each byte; divide the FLOPs "
+         "of all 64 heads by the bytes.", 1 / 8),
+        ("This is half the number: a multiplication and an addition are 2 FLOPs, scores and mix "
+         "both count, and a number has 2 bytes.", 4),
+        ("One query head does 2 FLOPs with a number of the cache; 8 of them do, and the number has "
+         "2 bytes.", 2),
+        ("This is twice the number: a number has 2 bytes; both keys and values are read.", 16),
+        ("This is 4 times the number: a number has 2 bytes; both keys and values are read.", 32),
+        ("The length does not stay: FLOPs and bytes both grow with it.", 8 * 4096),
+        ("head_dim does not stay: FLOPs and bytes both grow with it.", 8 * 128),
+        ("These are FLOPs; divide them by the bytes that are read.", 64 * 4 * 4096 * 128),
+        ("These are the bytes that are read; divide the FLOPs by them.", 8 * 2 * 4096 * 128 * 2),
+        ("This is 8 times the number: the FLOPs of 64 query heads, for each byte of a single KV "
+         "head. 8 KV heads are read.", 64),
+    )],
+)  # fmt: skip

@@ -1,0 +1,112 @@
+"""Steps of decoding, which return (output, keys, values): what is cached, and who reads whom?
+
+Values that are rows of the identity, the cached ones first, make the output the map of the step.
+"""
+
+from dataclasses import replace
+from inspect import signature
+
+import torch
+from torch import Tensor
+
+from attncourse.grading.compare import difference, plain
+from attncourse.grading.explain.asked import Asked, Wrong
+from attncourse.grading.explain.places import apart
+from attncourse.grading.explain.weights import says_of_map
+from attncourse.grading.observe import Case
+
+CACHED = (1, "keys"), (2, "values")
+MOST = 6  # calls that are asked again
+
+
+def decoded(asked: Asked) -> str:
+    """What a step returns for the next one, or whom its queries read."""
+    spec = getattr(asked.judge, "spec", None)
+    names = list(signature(spec).parameters) if spec and asked.cases else []
+    loud = all("scores" in x.label for x in asked.wrong)
+    if loud or not {"query", "value", "past_value"} <= set(names):
+        return ""
+    return _cached(asked, names) or _read(asked, names)
+
+
+def _cached(asked: Asked, names: list[str]) -> str:
+    """The first keys or values that are not those of all tokens so far."""
+    for call in asked.wrong:
+        for number, what in CACHED:
+            right, seen = (x[number] for x in (call.expected, call.seen))
+            if plain(seen) and (seen.shape != right.shape or difference(right, seen)):
+                return f"In the call '{call.label}' {_of_rows(call, names, what, right, seen)}"
+    return ""
+
+
+def _of_rows(call: Wrong, names: list[str], what: str, right: Tensor, seen: Tensor) -> str:
+    """How many rows there are, or which of them are wrong."""
+    if seen.shape != right.shape:
+        count = seen.size(2) if seen.dim() == 4 else 0
+        asks = f"{right.size(2)} {what} are to be returned, the cached and the new ones"
+        shape = f"the shape of yours is {tuple(seen.shape)}"
+        return f"{asks}; {f'there are {count}' if count not in (0, right.size(2)) else shape}."
+    past = call.case.args[names.index("past_value")].size(2)
+    wrong = apart(right, seen).transpose(1, 2).flatten(2).any(-1).any(0)
+    rows = wrong.nonzero().flatten().tolist()
+    told = f"of the {right.size(2)} returned {what}, {past} of them cached, number {_listed(rows)}"
+    came = "; cached ones come back as they came in" if rows[0] < past else ""
+    return f"{told} {'are' if len(rows) > 1 else 'is'} wrong{came}."
+
+
+def _listed(rows: list[int]) -> str:
+    return ", ".join(map(str, rows[:6])) + (" ..." if len(rows) > 6 else "")
+
+
+def _read(asked: Asked, names: list[str]) -> str:
+    """What is wrong with the first map that is wrong."""
+    cases = [_with_identity(x.case, names) for x in asked.wrong]
+    for case, right, seen in asked.again(cases[:MOST]):
+        made = seen[0] if isinstance(seen, tuple) and seen else seen
+        if not plain(made) or made.shape != right[0].shape:
+            return ""
+        if difference(right[0], made):
+            query = case.args[names.index("query")]
+            says = says_of_map(case.label, right[0], made, query, right[1])
+            return f"Keys and values are right. {says}"
+    return ""
+
+
+def _with_identity(case: Case, names: list[str]) -> Case:
+    """As many features as there are tokens; each value has a 1 in a place of its own."""
+    new, past = (case.args[names.index(name)] for name in ("value", "past_value"))
+    rows = torch.eye(past.size(2) + new.size(2)).expand(*new.shape[:2], -1, -1)
+    kept, came = (x.contiguous() for x in rows.split([past.size(2), new.size(2)], 2))
+    put = {names.index("value"): came, names.index("past_value"): kept}
+    args = tuple(put.get(k, x) for k, x in enumerate(case.args))
+    return replace(case, args=args, gradients=False)
+
+
+def alone(asked: Asked) -> str:
+    """Samples that get another result alone than in their batch: the first of them."""
+    for call in asked.shaped[:MOST]:
+        right = call.expected if isinstance(call.expected, tuple) else (call.expected,)
+        given = [x for x in call.case.args if isinstance(x, Tensor)]
+        count = len(right[0]) if right[0].dim() else 0
+        if count < 2 or any(not x.dim() or len(x) != count for x in (*right, *given)):
+            continue
+        cases = [_sample(call.case, k) for k in range(count)]
+        for k, (_, one, seen) in enumerate(asked.again(cases)):
+            batch = call.seen if isinstance(call.seen, tuple) else (call.seen,)
+            fine = _same(one, [x[k : k + 1] for x in right]) and not difference(one, seen)
+            if fine and not _same(seen, [x[k : k + 1] for x in batch]):
+                return (
+                    f"In the call '{call.label}' sample {k} is right alone, and wrong in its batch: "
+                    "something of one sample gets into another."
+                )
+    return ""
+
+
+def _sample(case: Case, k: int) -> Case:
+    args = tuple(x[k : k + 1] if isinstance(x, Tensor) else x for x in case.args)
+    return replace(case, args=args, gradients=False)
+
+
+def _same(found: object, parts: list[Tensor]) -> bool:
+    several = found if isinstance(found, tuple) else (found,)
+    return not difference(tuple(parts), tuple(several))
