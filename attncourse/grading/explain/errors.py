@@ -58,6 +58,9 @@ MEANINGS = (
     ("'tuple' object is not callable",
      "A tuple is called as if it were a function. Were results passed to check, instead of the "
      "function or class itself?"),
+    ("NoneType",
+     "None is used where a tensor or a number belongs: ask first whether an argument that may be "
+     "None is None, and look whether a function that you call returns something."),
     ("positional argument",
      "A function or class takes other arguments than it is called with: compare the first line of "
      "yours with the stub."),

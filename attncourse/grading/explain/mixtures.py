@@ -10,6 +10,7 @@ from attncourse.grading.compare import difference, plain
 from attncourse.grading.explain.asked import Asked, Wrong, tensors
 
 NEAR = 1e-3
+COARSE = 5e-3  # of factors that were rounded
 
 
 def mixture(*names: str) -> Callable[[Asked], str]:
@@ -45,6 +46,39 @@ def mixture(*names: str) -> Callable[[Asked], str]:
     return explainer
 
 
+def in_scores(*names: str) -> Callable[[Asked], str]:
+    """An explainer for weights: by what are these arguments multiplied that add up to the scores?
+
+    Args:
+        names: of arguments that have the shape of the weights; some may be None.
+    """
+
+    def explainer(asked: Asked) -> str:
+        for call in asked.shaped:
+            arguments = dict(zip(signature(asked.judge.spec).parameters, call.case.args))  # noqa: B905
+            given = {name: arguments[name] for name in names if plain(arguments[name])}
+            is_, should = (_behind(list(given.values()), x) for x in (call.seen, call.expected))
+            if is_ and should and any(abs(a - b) > COARSE * abs(b) for a, b in zip(is_, should)):  # noqa: B905
+                return (
+                    f"In the call '{call.label}' the scores are {_sum(is_, list(given))}; they "
+                    f"should be {_sum(should, list(given))}."
+                )
+        return ""
+
+    return explainer
+
+
+def _behind(tables: list[Tensor], weights: Tensor) -> list[float] | None:
+    """The factors with which tables add up to the scores behind the weights of a softmax."""
+    sums = weights.double().sum(-1)
+    if not torch.allclose(sums, torch.ones_like(sums), atol=NEAR) or not (weights > 1e-9).all():
+        return None
+    scores = (x.double() for x in (*tables, weights.double().log()))
+    *parts, number = ((x - x.mean(-1, keepdim=True)).flatten() for x in scores)
+    found = _factors(torch.stack(parts, 1), number)
+    return found and [round(x, 6) + 0.0 for x in found]
+
+
 def _values(asked: Asked, call: Wrong, names: tuple[str, ...]) -> list[Tensor]:
     """The arguments and named values of a call that are called so."""
     arguments = dict(zip(signature(asked.judge.spec).parameters, call.case.args, strict=False))
@@ -56,6 +90,8 @@ def _values(asked: Asked, call: Wrong, names: tuple[str, ...]) -> list[Tensor]:
 def _factors(basis: Tensor, number: Tensor) -> list[float] | None:
     """The factors with which the columns add up to the number, if they do so in one way only."""
     scale = basis.abs().amax(0)
+    if not scale.all():
+        return None  # a table of zeros may have any factor
     basis = basis / scale
     if len(number) <= basis.size(1) or torch.linalg.matrix_rank(basis, rtol=1e-4) < basis.size(1):
         return None

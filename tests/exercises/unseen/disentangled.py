@@ -93,15 +93,32 @@ def weights(softmax=lambda s: s.softmax(-1), scale=lambda d, n: math.sqrt(d * n)
 
 right("term_scale", weights())
 for most in (1e3, 1e4, 1e6):
-    wrong("term_scale", "clamped", weights(lambda s, x=most: s.clamp(-x, x).softmax(-1)))
-wrong("term_scale", "rounded to float16", weights(lambda s: s.half().softmax(-1).float()))
-wrong("term_scale", "A 1 is added", weights(lambda s: F.pad(s, (0, 1)).softmax(-1)[..., :-1]))
-wrong("term_scale", "Negative scores become 0", weights(lambda s: s.relu().softmax(-1)))
-wrong("term_scale", "capped by tanh", weights(lambda s: (30 * (s / 30).tanh()).softmax(-1)))
-wrong("term_scale", "multiply c2c by 0.25", weights(scale=lambda d, n: round(math.sqrt(d * n))))
-wrong("term_scale", "only this one", "c2c switched off", weights(third=lambda x: x.mT if x.size(2) == x.size(3) else x))  # fmt: skip
-wrong("term_scale", "no gradient flows back to p2c", weights(third=torch.detach))
-wrong("term_scale", "three digits", weights(finish=torch.Tensor.half), never="not their softmax")
+    wrong("term_scale", "large ones do not", weights(lambda s, x=most: s.clamp(-x, x).softmax(-1)))
+wrong(
+    "term_scale",
+    "scores are rounded to half precision",
+    weights(lambda s: s.half().softmax(-1).float()),
+)
+wrong(
+    "term_scale",
+    "weights of query",
+    "they should sum to 1",
+    weights(lambda s: F.pad(s, (0, 1)).softmax(-1)[..., :-1]),
+)
+wrong(
+    "term_scale",
+    "Negative numbers among the scores become 0",
+    weights(lambda s: s.relu().softmax(-1)),
+)
+wrong("term_scale", weights(lambda s: (30 * (s / 30).tanh()).softmax(-1)))
+wrong(
+    "term_scale",
+    "the scores are 0.25 times c2c",
+    weights(scale=lambda d, n: round(math.sqrt(d * n))),
+)
+wrong("term_scale", "c2c switched off", weights(third=lambda x: x.mT if x.size(2) == x.size(3) else x))  # fmt: skip
+wrong("term_scale", "No gradient flows through the numbers of p2c", weights(third=torch.detach))
+wrong("term_scale", "float16", weights(finish=torch.Tensor.half), never="not their softmax")
 
 
 def bucket(up=torch.ceil, most=lambda b: b - 1, last=lambda f: f - 1):
