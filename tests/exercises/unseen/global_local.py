@@ -39,6 +39,7 @@ wrong(
 )
 wrong("global_rule", "padding reads", mask(finish=lambda m: m | torch.eye(m.size(-1)).bool()))
 wrong("global_rule", "a query does not read its own key", mask(real=lambda x: x.min().expand_as(x)))
+wrong("global_rule", "True and False are exchanged", mask(finish=torch.logical_not))
 wrong("global_rule", "type is torch.float32", mask(finish=torch.Tensor.float))
 wrong("global_rule", "axes of size 1", mask(finish=lambda m: m.squeeze(0)))
 wrong("global_rule", "global tokens are one token too late", mask(marks=lambda g: g.roll(1, 1)))
