@@ -80,17 +80,33 @@ def _of_mixed(asked: Asked, behind: str) -> str:
     place = _place(asked, "value")
     if place is None:
         return ""
-    wrong = [x.case for x in asked.wrong if x.case][:4]
-    for case, *both in asked.again([_with_identity(case, place) for case in wrong]):
+    wrong = [x for x in asked.wrong if x.case][:4]
+    asks_again = asked.again([_with_identity(x.case, place) for x in wrong])
+    for call, (case, *both) in zip(wrong, asks_again, strict=True):
         right, seen = (x[0] if isinstance(x, tuple) and x else x for x in both)
         if not (plain(right) and plain(seen) and right.shape == seen.shape):
             continue
+        if not _mixes(seen, call, place):
+            return ""  # the output is no weighted sum of the values, so there is no map
         if difference(right, seen):
             count = _heads(case.args[place])
             asks = (None, None) if behind else _asks(asked, case)
             says = of_mixing(case.label, right.double(), seen.double().cpu(), count, *asks)
             return f"{behind} {IDENTITY * says.startswith('In the call')}{says}" if behind else says
     return ""
+
+
+def _mixes(seen: Tensor, call: Wrong, place: int) -> bool:
+    """Does the map mix the values of a call into the output that was seen?"""
+    output = call.seen[0] if isinstance(call.seen, tuple) and call.seen else call.seen
+    value = call.case.args[place].double()
+    value = value.flatten(1, 2)[:, None] if value.dim() == 4 else value
+    if not plain(output) or not seen.isfinite().all() or seen.size(-1) != value.size(-2):
+        return True  # shapes and NaN are told by others
+    try:
+        return same(seen.double().cpu() @ value, output, 0.02)
+    except RuntimeError:  # other axes: not for this comparison
+        return True
 
 
 def of_mixing(
