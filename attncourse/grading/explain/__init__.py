@@ -6,6 +6,8 @@ every answer that hears it, so that one explainer helps every exercise:
     stored      which parameter of a layer is missing or too many, and how wide is a projection?
     errors      what does the error mean, and in which line of the answer was it raised?
     shapes      are the right numbers there, in another shape, order or type?
+    lengths     which axis is too long or too short, and as long as what else is it?
+    decoders    what does a step of decoding cache wrongly, and whom does it read?
     gradients   are the results right, and is a way back cut, or an input changed?
     steps       which step of the right answer is the first whose numbers are never computed?
     memory      are the results right, and is too much made on the way to them?
@@ -26,11 +28,12 @@ from collections.abc import Callable, Iterable
 
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.explain.counts import of_number
-from attncourse.grading.explain.decoders import alone, decoded
+from attncourse.grading.explain.decoders import alone, cached, decoded
 from attncourse.grading.explain.errors import meaning_of_errors
 from attncourse.grading.explain.gradients import changed_input, cut_gradient, lost_gradient
 from attncourse.grading.explain.hidden import finite_fill
 from attncourse.grading.explain.layers import neutral, of_layer
+from attncourse.grading.explain.lengths import wrong_lengths
 from attncourse.grading.explain.maps import of_map
 from attncourse.grading.explain.masks import wrong_pair
 from attncourse.grading.explain.memory import too_large
@@ -70,6 +73,8 @@ ORDER: tuple[Explainer, ...] = (
     packed,
     reordered,
     reshaped,
+    cached,
+    wrong_lengths,
     of_another_type,
     changed_input,
     lost_gradient,

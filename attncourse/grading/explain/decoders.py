@@ -19,19 +19,18 @@ CACHED = (1, "keys"), (2, "values")
 MOST = 6  # calls that are asked again
 
 
-def decoded(asked: Asked) -> str:
-    """What a step returns for the next one, or whom its queries read."""
+def _arguments(asked: Asked) -> list[str]:
+    """The names of the arguments of a step; none where only loud scores go wrong."""
     spec = getattr(asked.judge, "spec", None)
     names = list(signature(spec).parameters) if spec and asked.cases else []
     loud = all("scores" in x.label for x in asked.wrong)
-    if loud or not {"query", "value", "past_value"} <= set(names):
-        return ""
-    return _cached(asked, names) or _read(asked, names)
+    return names if not loud and {"query", "value", "past_value"} <= set(names) else []
 
 
-def _cached(asked: Asked, names: list[str]) -> str:
+def cached(asked: Asked) -> str:
     """The first keys or values that are not those of all tokens so far."""
-    for call in asked.wrong:
+    names = _arguments(asked)
+    for call in asked.wrong if names else ():
         for number, what in CACHED:
             right, seen = (x[number] for x in (call.expected, call.seen))
             if plain(seen) and (seen.shape != right.shape or difference(right, seen)):
@@ -58,8 +57,11 @@ def _listed(rows: list[int]) -> str:
     return ", ".join(map(str, rows[:6])) + (" ..." if len(rows) > 6 else "")
 
 
-def _read(asked: Asked, names: list[str]) -> str:
-    """What is wrong with the first map that is wrong."""
+def decoded(asked: Asked) -> str:
+    """Keys and values are right: whom do the queries read?"""
+    names = _arguments(asked)
+    if not names or any(not isinstance(x.seen, tuple) for x in asked.wrong):
+        return ""
     cases = [_with_identity(x.case, names) for x in asked.wrong]
     for case, right, seen in asked.again(cases[:MOST]):
         made = seen[0] if isinstance(seen, tuple) and seen else seen
@@ -68,7 +70,8 @@ def _read(asked: Asked, names: list[str]) -> str:
         if difference(right[0], made):
             query = case.args[names.index("query")]
             says = says_of_map(case.label, right[0], made, query, right[1])
-            return f"Keys and values are right. {says}"
+            told = f"As far as the output tells: {says[0].lower()}{says[1:]}"
+            return f"Keys and values are right. {told}"
     return ""
 
 
@@ -84,6 +87,8 @@ def _with_identity(case: Case, names: list[str]) -> Case:
 
 def alone(asked: Asked) -> str:
     """Samples that get another result alone than in their batch: the first of them."""
+    if not asked.exercise.axes or not asked.exercise.axes[0].startswith("b "):
+        return ""
     for call in asked.shaped[:MOST]:
         right = call.expected if isinstance(call.expected, tuple) else (call.expected,)
         given = [x for x in call.case.args if isinstance(x, Tensor)]
@@ -96,8 +101,8 @@ def alone(asked: Asked) -> str:
             fine = _same(one, [x[k : k + 1] for x in right]) and not difference(one, seen)
             if fine and not _same(seen, [x[k : k + 1] for x in batch]):
                 return (
-                    f"In the call '{call.label}' sample {k} is right alone, and wrong in its batch: "
-                    "something of one sample gets into another."
+                    f"In the call '{call.label}' sample {k} is right alone, and wrong in its "
+                    "batch: something of one sample gets into another."
                 )
     return ""
 

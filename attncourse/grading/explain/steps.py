@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attncourse.grading.answer import RemoteAnswer
-from attncourse.grading.compare import plain, same
+from attncourse.grading.compare import Raised, plain, same
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.observe import run
 
@@ -101,11 +101,15 @@ def _needed(asked: Asked, place: int, there: list[bool]) -> bool:
     """Is this value found in another place, or does a value that is made behind it depend on it?"""
     called, behind = asked.right[place].called, range(place + 1, len(there))
     changed = getattr(asked.exercise.right, "changed", None)
-    if changed is None or any(
-        x.called == called for x, t in zip(asked.right, there, strict=True) if t
+    if (
+        changed is None
+        or not isinstance(asked.right[place].number, Tensor)
+        or any(x.called == called for x, t in zip(asked.right, there, strict=True) if t)
     ):
         return True
-    others = changed(called).values(*asked.largest.args, **asked.largest.kwargs)
+    others = run(lambda: changed(called).values(*asked.largest.args, **asked.largest.kwargs))
+    if isinstance(others, Raised):
+        return True  # nothing behind can be made of other numbers
     return any(there[k] and not same(asked.right[k].number, others[k].number) for k in behind)
 
 

@@ -178,7 +178,7 @@ for says, positions in (
     ("5 of them cached, number 0, 1, 2, 3, 4 are wrong", {"past": lambda j: 0 * j + 4}),
     ("new key 2 is turned by position 8", {"query": lambda i, p: i.cumsum(0) + p, "key": lambda i, p: i.cumsum(0) + p}),
     ("new key 0 is turned by position 14; its own is 30", {"query": lambda i, p: (i + p) % 16, "key": lambda i, p: (i + p) % 16}),
-    ("In the call '2 new tokens behind 3' query 0 gives key 4 some weight", {"rule": lambda n, m, p: tril(n, m, p if n != 2 else m)}),
+    ("in the call '2 new tokens behind 3' query 0 gives key 4 some weight", {"rule": lambda n, m, p: tril(n, m, p if n != 2 else m)}),
     ("large ones do not", {"softmax": lambda s: s.clamp(min=-1e4).where(s > -math.inf, s).softmax(-1)}),
     ("not turned by any whole position", {"turn": lambda x, at: rotary(x, at, 1000.0)}),
     ("Query 0 reads keys 0 to 4; it should read keys 0 to 5", {"rule": lambda n, m, p: tril(n, m, n)}),
