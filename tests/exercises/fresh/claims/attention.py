@@ -9,6 +9,8 @@ from fresh.claims import NUMBER, claim, number
 from fresh.claims.results import wrong_pairs
 from fresh.evidence import Call, Evidence, alike, pairs, parts
 
+PAST = "past_value"
+
 
 def _argument(evidence: Evidence, *names: str) -> str:
     given = evidence.calls[0].given if evidence.calls else {}
@@ -37,6 +39,8 @@ def _looks(
     evidence: Evidence, call: Call, name: str, query: int, key: int
 ) -> tuple[Tensor, Tensor] | None:
     """Does the output of the query change with the value of the key, by the definition and in the answer?"""
+    if isinstance(past := call.given.get(PAST), Tensor):  # keys count from the first that is cached
+        name, key = (PAST, key) if key < past.size(-2) else (name, key - past.size(-2))
     value = call.given[name]
     if value.dim() < 2 or key >= value.size(-2) or isinstance(call.seen, BaseException):
         return None
@@ -77,7 +81,8 @@ def _sums(found, evidence):
 
 def _sums_of(evidence: Evidence, call: Call, name: str) -> list[Tensor]:
     """The sums of the rows of weights: of those that mix values of 1, and of those that are returned."""
-    mixed = evidence.again(call, **{name: torch.ones_like(call.given[name])})[1] if name else None
+    ones = {x: torch.ones_like(call.given[x]) for x in (name, PAST) if x in call.given}
+    mixed = evidence.again(call, **ones)[1] if name else None
     made = [parts(mixed)[0]] if isinstance(parts(mixed)[0], Tensor) else []
     returned = [x for x in parts(call.seen)[1:] if isinstance(x, Tensor) and x.dim() > 1]
     return [x.double().mean(-1) for x in made if x.dim() > 1] + [
