@@ -88,15 +88,17 @@ def doubled(*arguments: float) -> Callable[[Asked], str]:
             (float(opened(right)), float(opened(seen))) for _, right, seen in asked.again(cases)
         ]
         (right, seen), *others = found
-        for name, (one, other) in zip(names, others, strict=True):
-            if abs(other / seen - one / right) > NEAR:
-                return (
-                    f"Where {name} doubles, the right number becomes {one / right:.3g} times as "
-                    f"large; that of the answer becomes {other / seen:.3g} times as large."
-                )
-        if abs(seen / right - 1) < NEAR:
-            return ""
+        wrong = [
+            f"where {name} doubles, by {other / seen:.3g} instead of {one / right:.3g}"
+            for name, (one, other) in zip(names, others, strict=True)
+            if abs(other / seen - one / right) > NEAR
+        ]
+        if wrong:
+            return f"The answer is multiplied by other numbers: {'; '.join(wrong)}."
         given = ", ".join(f"{name}={x:,}" for name, x in zip(names, arguments, strict=True))
-        return f"With {given} the answer gives {seen / right:.4g} times the right number."
+        if abs(seen / right - 1) > NEAR:
+            return f"With {given} the answer gives {seen / right:.4g} times the right number."
+        off = f"the answer gives {seen:,.10g} instead of {right:,.10g}: look at the rounding"
+        return f"With {given} {off}." if seen != right else ""
 
     return explainer
