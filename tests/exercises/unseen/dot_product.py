@@ -154,7 +154,7 @@ for says, steps in (
     ("arrays of numpy", {"answer": lambda o, p: (o.detach().numpy(), p.detach().numpy())}),
     ("as after a softmax over them", {"scale": lambda *_: 1.0, "weights": lambda s: s.softmax(-2)}),
     (
-        "they should sum to 1",
+        "The shape of the output is wrong",
         {"scale": lambda q, k, v: 1 / q.size(-1), "answer": lambda o, p: (p, o)},
     ),
 ):

@@ -208,7 +208,7 @@ for words, step, changed in (
     ("Another share of the weights is dropped", "drop", lambda layer, w: F.dropout(w, 0.1, layer.training)),
     ("Dropout is always on", "drop", lambda layer, w: F.dropout(w, layer.dropout.p)),
     ("Another share of the weights is dropped", "drop", lambda layer, w: F.dropout(w, 0.5, layer.training)),
-    ("a hidden key has a weight", "drop", lambda layer, w: F.alpha_dropout(w, layer.dropout.p, layer.training)),
+    ("A hidden key has a weight", "drop", lambda layer, w: F.alpha_dropout(w, layer.dropout.p, layer.training)),
     ("so positions mix", "put", lambda x: x.reshape(len(x), x.size(2), -1)),
     ("before dropout", "last", lambda o, used, w: (o, w)),
     ("got 3 results", "last", lambda o, used, w: (o, used, w)),

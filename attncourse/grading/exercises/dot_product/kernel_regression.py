@@ -82,10 +82,6 @@ def kernel(exponents):
     return lambda q, k, v, h: exponents(q[:, None] - k, h).softmax(-1) @ v
 
 
-def weights(query, keys, values, bandwidth):
-    return (-torch.cdist(query, keys).square() / (2 * bandwidth**2)).softmax(-1)
-
-
 EXERCISE = Exercise(
     name="kernel_regression",
     judge=Calls(definition, cases),
@@ -94,27 +90,21 @@ EXERCISE = Exercise(
     axes=("n e",),
     measures=("gradients",),
     ideas=[
-        Mistake("The distance is not squared.", kernel(lambda x, h: -x.norm(dim=-1) / (2 * h**2))),
-        Mistake(
-            "These are sums of absolute differences; square them.",
-            kernel(lambda x, h: -x.abs().sum(-1) / (2 * h**2)),
-        ),
-        Mistake(
-            "The sum is squared, not each difference.",
-            kernel(lambda x, h: -(x.sum(-1) ** 2) / (2 * h**2)),
-        ),
-        Mistake(
-            "The scores are dot products, not distances; the keys differ in length.",
-            lambda q, k, v, h: (q @ k.mT / h**2).softmax(-1) @ v,
-        ),
-        Mistake(
-            "The scores are those of attention, query times key; here they are distances.",
-            lambda q, k, v, h: (q @ k.mT / q.size(-1) ** 0.5).softmax(-1) @ v,
-        ),
-        Mistake("The weights are returned; mix the values with them.", weights),
-        Mistake(
-            "All weight goes to the nearest key; the others count as well.",
-            lambda q, k, v, h: v[torch.cdist(q, k).argmin(-1)],
-        ),
+        Mistake(says, answer)
+        for says, answer in (
+            ("The distance is not squared.", kernel(lambda x, h: -x.norm(dim=-1) / (2 * h**2))),
+            ("These are sums of absolute differences; square them.",
+             kernel(lambda x, h: -x.abs().sum(-1) / (2 * h**2))),
+            ("The sum is squared, not each difference.",
+             kernel(lambda x, h: -(x.sum(-1) ** 2) / (2 * h**2))),
+            ("The scores are dot products, not distances; the keys differ in length.",
+             lambda q, k, v, h: (q @ k.mT / h**2).softmax(-1) @ v),
+            ("The scores are those of attention, query times key; here they are distances.",
+             lambda q, k, v, h: (q @ k.mT / q.size(-1) ** 0.5).softmax(-1) @ v),
+            ("The weights are returned; mix the values with them.",
+             lambda q, k, v, h: (-torch.cdist(q, k).square() / (2 * h**2)).softmax(-1)),
+            ("All weight goes to the nearest key; the others count as well.",
+             lambda q, k, v, h: v[torch.cdist(q, k).argmin(-1)]),
+        )
     ],
-)
+)  # fmt: skip

@@ -71,8 +71,7 @@ def on_and_beside(asked: Asked) -> str:
         "p": i + 0 * j, "0": 0 * i * j, "1 - p": 1 - i + 0 * j, "p^2": i * j, "-p^2": -i * j,
         "p - 2 p^2": i - 2 * i * j, "1 - p^2": 1 - i * j, "1 - p - p^2": 1 - i - i * j,
     })  # fmt: skip
-    half = any(torch.equal(seen, part(seen)) for part in (torch.tril, torch.triu))
-    if half and beside != "0":
+    if beside != "0" and any(torch.equal(seen, half(seen)) for half in (torch.tril, torch.triu)):
         return "Only one half is filled; the Jacobian is symmetric."
     if beside == "right":
         on = on or "something else"
@@ -92,31 +91,20 @@ EXERCISE = Exercise(
     explain=(on_and_beside, only_loud),
     axes=("b i j",),
     ideas=[
-        of_weights("The softmax is missing: the scores are used as weights.", lambda s: s),
-        of_weights("The exponentials are not divided by their sum.", torch.exp),
-        of_weights("The weights are sigmoids of the scores; they must sum to 1.", torch.sigmoid),
-        of_weights(
-            "The softmax runs over all scores of the batch; each row has its own.",
-            lambda s: s.flatten().softmax(0).view_as(s),
+        *(
+            of_weights(says, weights)
+            for says, weights in (
+                ("The softmax is missing: the scores are used as weights.", lambda s: s),
+                ("The exponentials are not divided by their sum.", torch.exp),
+                ("The weights are sigmoids of the scores; they must sum to 1.", torch.sigmoid),
+                ("The softmax runs over all scores of the batch; each row has its own.",
+                 lambda s: s.flatten().softmax(0).view_as(s)),
+            )
         ),
-        of_weights("These are logarithms of the weights.", lambda s: s.log_softmax(-1)),
-        of_weights(
-            "The scores are divided by their sum; the exponential is missing.",
-            lambda s: s / s.sum(-1, keepdim=True),
-        ),
-        of_weights("The softmax is taken twice.", lambda s: s.softmax(-1).softmax(-1)),
         Mistake("The weights are returned; return how they move.", lambda s: s.softmax(-1)),
-        Mistake(
-            "The derivatives are summed over the weights, which always gives 0.",
-            lambda s: 0 * s,
-        ),
-        Mistake(
-            "Only the diagonals are returned, (batch, m).",
-            lambda s: s.softmax(-1) * (1 - s.softmax(-1)),
-        ),
-        Mistake(
-            "The Jacobian of the whole batch is returned; only scores of one row interact.",
-            partial(torch.autograd.functional.jacobian, lambda s: s.softmax(-1)),
-        ),
+        Mistake("The derivatives are summed over the weights, which always gives 0.",
+                lambda s: 0 * s),
+        Mistake("The Jacobian of the whole batch is returned; only scores of one row interact.",
+                partial(torch.autograd.functional.jacobian, lambda s: s.softmax(-1))),
     ],
-)
+)  # fmt: skip

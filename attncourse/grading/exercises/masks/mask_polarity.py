@@ -98,16 +98,10 @@ EXERCISE = Exercise(
     right=right,
     explain=(conventions,),
     ideas=[
-        *(
-            Mistake(
-                f'"zero_hides": {bits} bits are too few; {2**bits:,} becomes 0 there, and hides.',
-                reading(zero_hides=lambda x, bits=bits: x % 2**bits != 0),
-            )
-            for bits in (8, 16, 32)
-        ),
-        Mistake(
-            "~ flips bits of integers: ~0 is -1, ~1 is -2, both are True.",
-            reading(zero_hides=lambda x: (~x).bool()),
-        ),
+        *(Mistake(f'"zero_hides": {bits} bits are too few; {2**bits:,} becomes 0 and hides.',
+                  reading(zero_hides=lambda x, bits=bits: x % 2**bits != 0))
+          for bits in (8, 16, 32)),
+        Mistake("~ flips bits of integers: ~0 is -1, ~1 is -2, both are True.",
+                reading(zero_hides=lambda x: (~x).bool())),
     ],
-)
+)  # fmt: skip

@@ -78,10 +78,8 @@ def refusal(answer, embed_dim: int, num_heads: int):
     if isinstance(layer, Raised):
         return layer.kind == "ValueError" or f"{layer.kind} in the constructor"
     numbers = run(lambda: sum(p.numel() for p in layer.parameters()))
-    used = getattr(run(layer, torch.zeros(1, 5, embed_dim)), "kind", "nothing")
     learns = "has no parameters yet" if isinstance(numbers, Raised) else f"learns {numbers} numbers"
-    built = f"it is built{' with a warning' if said else ''}, {learns}"
-    return f"{built} and raises {used} in forward"
+    return f"it is built{' with a warning' if said else ''}, and {learns}"
 
 
 def starts(answer):

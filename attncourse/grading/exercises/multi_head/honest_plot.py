@@ -12,7 +12,6 @@ from attncourse import spec
 from attncourse.grading.exercise import Case, Exercise, Facts
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.explain.places import only_loud
-from attncourse.grading.explain.trainings import meaning_of_facts
 from attncourse.grading.inputs import seeded
 from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart, merge, split
 from attncourse.grading.recipe import Given
@@ -28,25 +27,12 @@ MAKES, RIGHTS = "the weights make the output", "the weights are right"
 DRAWS = "training, many calls: each weight is dropped on its own, with probability p"
 MODE = "forward leaves the mode of the layer as it is"
 NAMES = *(name + fact for name in MASKS for fact in (MAKES, RIGHTS)), WHOLE, DRAWS, MODE
-MEANINGS = (  # words of what was seen in training
-    ("nothing is dropped", "In training no weight is dropped: dropout is gone, or it acts on "
-     "something else than the weights."),
-    ("not enlarged", "The kept weights are not enlarged by 1 / (1 - p)."),
-    ("sum to 1 again", "Rows are scaled to sum 1 after dropout; leave them as they are."),
-    ("hidden keys", "In training a hidden key has a weight: the returned weights do not know the "
-     "mask, or dropout puts in something else than 0."),
-    ("others made", "In training the returned weights are not those that made the output: they "
-     "come from another draw, or from before dropout, or dropout acts behind them."),
-    ("some of its numbers", "Dropout acts on the values, the heads or the output; it is for the "
-     "weights."),
-    ("depend on each other", "Several weights are always dropped together; drop each on its own."),
-    ("as should be kept", "The weights are kept with probability p; drop with p."),
-    ("too few", "Fewer weights are dropped than self.dropout.p says; use it."),
-    ("too many", "More weights are dropped than self.dropout.p says; use it."),
-    ("another p", "Another share of the weights is dropped than self.dropout.p says; use it."),
-    ("too large or too small", "In training the kept weights are not softmax / (1 - p), with the p "
-     "of self.dropout."),
-)  # fmt: skip
+OTHERS = (
+    "The returned weights are not those that made the output: they come from another draw, or from "
+    "before dropout, or dropout acts behind them."
+)
+BEHIND = "Dropout acts on the values, the heads or the output; it is for the weights."
+NOTHING = "No weight is dropped: dropout is gone, or it acts on something else than the weights."
 
 
 def parts(layer, embed_dim, num_heads, dropout):
@@ -101,13 +87,13 @@ def in_training(built, seed: int) -> Iterator[tuple[str, Any]]:
         output, weights = (part.detach().float() for part in result)
         made = merge(weights @ given(own, x).value)
         makes = torch.allclose(made, output, atol=1e-3)
-        yield what + MAKES, makes or "no, others made the output, as of another draw of dropout"
+        yield what + MAKES, makes or OTHERS
         yield what + RIGHTS, judge_weights(weights, true, p)
     with torch.no_grad():
         dropped = [layer.train()(x.repeat(COPIES, 1, 1))[1] == 0 for _ in range(CALLS)]
         alone = layer.train()(x[:1, :1].repeat(COPIES, 1, 1))[0].unflatten(-1, (heads, -1)) == 0
     whole = torch.equal(alone.all(-1), alone.any(-1))
-    yield WHOLE, whole or "no, some of its numbers are 0: dropout acts behind the weights"
+    yield WHOLE, whole or BEHIND
     yield DRAWS, judge_draws(torch.stack(dropped).double(), p)
     switched = []
     for mode, name in (True, "training"), (False, "evaluation"):
@@ -121,15 +107,23 @@ def judge_weights(weights, true, p: float):
     kept = torch.where(weights == 0, 0.0, true)
     close = partial(torch.allclose, weights, atol=1e-4)
     looks = {
-        "hidden keys have a weight": (weights[true == 0] != 0).any(),
-        "nothing is dropped": close(true),
-        "the kept weights are not enlarged": close(kept),
-        "the rows sum to 1 again": close(F.normalize(kept, p=1, dim=-1)),
+        "A hidden key has a weight: is the mask used, and does dropout put in 0?": (
+            weights[true == 0] != 0
+        ).any(),
+        NOTHING: close(true),
+        "The kept weights are not enlarged by 1 / (1 - p).": close(kept),
+        "Rows are scaled to sum 1 after dropout; leave them as they are.": close(
+            F.normalize(kept, p=1, dim=-1)
+        ),
     }
     found = weights[weights != 0] / true[weights != 0]
     if found.numel() and found.std() < 1e-3 and found.mean() > 1:
-        looks["they are those of another p"] = abs(1 - 1 / found.mean() - p) > 1e-3
-    looks["they are too large or too small"] = not close(kept / (1 - p))
+        looks["Another share of the weights is dropped than self.dropout.p says; use it."] = (
+            abs(1 - 1 / found.mean() - p) > 1e-3
+        )
+    looks["The kept weights are not softmax / (1 - p), with the p of self.dropout."] = not close(
+        kept / (1 - p)
+    )
     return next((words for words, fits in looks.items() if fits), True)
 
 
@@ -140,23 +134,25 @@ def judge_draws(dropped, p: float):
     """
     rate = dropped.mean().item()
     if rate in (0, 1):
-        return f"{'everything' if rate else 'nothing'} is dropped"
+        return "Everything is dropped." if rate else NOTHING
     together, axes = [], ("calls", "samples", "heads", "queries", "keys")
     for k, (axis, n) in enumerate(zip(axes, dropped.shape, strict=True)):
         ratio = dropped.mean(k).var().item() * n / (rate * (1 - rate))
         together += [axis] * (not 0.5 < ratio < 1 + (n - 1) / 4)
     if together:
-        return f"the draws depend on each other along {' and '.join(together)}"
+        along = " and ".join(together)
+        return f"Weights are dropped together, along {along}; drop each on its own."
     if abs(rate - 1 + p) < 0.04:
-        return "as many are dropped as should be kept"
-    return abs(rate - p) < 0.04 or f"too {'many' if rate > p else 'few'} are dropped"
+        return "The weights are kept with probability p; drop with p."
+    return abs(rate - p) < 0.04 or f"{rate:.2f} of the weights are dropped, and {p:.2f} should be."
 
 
 def of_training(asked: Asked) -> str:
     """What a layer does in training, where all is right in evaluation."""
     if asked.seen.get(MODE, True) is not True:
         return "forward switches the layer to another mode; leave the mode to the caller."
-    return "" if asked.wrong or asked.raised else meaning_of_facts(*MEANINGS)(asked)
+    told = [asked.seen.get(fact, True) for fact in NAMES]
+    return "" if asked.wrong or asked.raised else next((x for x in told if x is not True), "")
 
 
 def unmasked(x):

@@ -73,9 +73,6 @@ def ideas():
          "adds to it, (batch, num_heads, n, embed_dim).", {"answer": whole(lambda out, h: out)}),
         ("Every head gets the whole output of the layer; return what it alone adds.",
          {"answer": whole(lambda out, h: out[:, None].expand(-1, h, -1, -1))}),
-        ("The output of the layer is divided among the heads in equal parts; each head adds "
-         "something of its own.",
-         {"answer": whole(lambda out, h: (out / h)[:, None].expand(-1, h, -1, -1))}),
         ("The output of the layer is cut into num_heads pieces; but w_o has mixed the heads by "
          "then. Multiply each head by its slice of w_o.", {"answer": whole(split)}),
         ("The output projection is missing: multiply each head by its slice of w_o.",
@@ -97,10 +94,6 @@ def ideas():
         ("The memory is only read with other sizes, (batch, heads, n, head_dim) at once, so each "
          "head gets pieces of several positions. Cut the last axis first, then transpose.",
          {"given": partial(given, split=lambda x, h: x.reshape(len(x), h, x.size(1), -1))}),
-        ("The heads are interleaved: head h takes every num_heads-th number. Head h is one "
-         "contiguous slice of the width.",
-         {"given": partial(
-             given, split=lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2))}),
     ):  # fmt: skip
         yield RIGHT.but(says, **steps)
 
