@@ -57,6 +57,15 @@ def share(a: Tensor, b: Tensor) -> float:
     return (a == b).double().mean().item()
 
 
+def independent(
+    model: nn.Module, inputs: Tensor, said: Tensor, alike: Callable[[Tensor, Tensor], bool]
+) -> bool | str:
+    """True where each of three inputs is answered alone as in its batch."""
+    alone = torch.cat([model(inputs[k : k + 1].clone()) for k in range(3)])
+    again = alike(model(inputs), said)
+    return alike(alone, said[:3]) or ("no" if again else "no; asked twice, it says something else")
+
+
 def skill(
     model: nn.Module,
     inputs: Tensor,

@@ -21,6 +21,8 @@ MEANINGS = (
     ("in a batch: no", "What it says of one input depends on the others in its batch: each must be "
      "normed and mixed by itself."),
     ("unchanged: no", "forward changes what its caller gives it, in place; work on a copy."),
+    ("says about 0", "It says about 0: is the loss a mean that cancels, or the learning rate too "
+     "large?"),
     ("not there yet", "It learned, but not enough: train longer, or with another learning rate."),
     ("no better than to say", "It learned nothing. Is it trained on new inputs in every step, and "
      "towards what is asked?"),

@@ -27,10 +27,10 @@ for says, size in (
     (TYPES, lambda t: t.itemsize // (2 if t.is_complex else 1)),
     (TYPES, lambda t: int(re.findall(r"\d+", str(t))[0]) // 8),
     (TYPES, lambda t: torch.finfo(t).bits // 8 if t.is_floating_point else 1),
-    ("A float has always 2 bytes here", lambda t: 2 if t.is_floating_point else 1),
+    ("Where all sizes are 1, in float32. So it is 8; the answer gives 4", lambda t: 2 if t.is_floating_point else 1),
     ("(head_dim + value_dim) * 8; they should be", lambda t: 8),
     ("itemsize is no function", lambda t: t.itemsize()),
-    ("A dtype has no element_size()", lambda t: t.element_size()),
+    ("has no attribute 'element_size'", lambda t: t.element_size()),
 ):  # fmt: skip
     wrong("kv_bytes", says, lambda b, c, g, m, d, e, t, f=size: b * c * g * m * (d + e) * f(t))
 
@@ -48,7 +48,7 @@ for says, count in (
     ("dtype.itemsize * 1 / 2**10; they should be", lambda b, c, g, m, w, t: b * c * g * m * w * t // 1024),
     ("dtype.itemsize * 1 / 10**6; they should be", lambda b, c, g, m, w, t: b * c * g * m * w * t / 1e6),
     ("got the text", lambda b, c, g, m, w, t: str(b * c * g * m * w * t)),
-    ("3 times what they should be", lambda b, c, g, m, w, t: 3 * b * c * g * m * w * t),
+    ("So it is 2; the answer gives 6", lambda b, c, g, m, w, t: 3 * b * c * g * m * w * t),
     ("is `return` missing?", lambda b, c, g, m, w, t: None),
 ):  # fmt: skip
     wrong("kv_bytes", says, lambda b, c, g, m, d, e, t, f=count: f(b, c, g, m, d + e, t.itemsize))

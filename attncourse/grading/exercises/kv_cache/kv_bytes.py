@@ -3,6 +3,7 @@
 import torch
 
 from attncourse.grading.exercise import Case, Counts, Exercise
+from attncourse.grading.explain.probes import simpler
 from attncourse.grading.explain.products import product
 from attncourse.grading.inputs import seeded
 from attncourse.grading.mistake import Mistake
@@ -81,26 +82,28 @@ def counted(asked):
     return f"The numbers are {found}; they should be {RIGHT}." if found else ""
 
 
+SIZES = "batch", "layers", "num_kv_heads", "length", "head_dim", "value_dim"
+QUESTIONS = simpler(
+    ("Where all sizes are 1, in int8", (1,) * 6 + (torch.int8,)),
+    *((f"Where {x} is 3 and the others are 1, in int8", tuple(1 + 2 * (x == y) for y in SIZES)
+       + (torch.int8,)) for x in SIZES),
+    ("Where all sizes are 1, in float32", (1,) * 6 + (torch.float32,)),
+    ("Where all sizes are 1, in int16", (1,) * 6 + (torch.int16,)),
+)  # fmt: skip
+
+
 EXERCISE = Exercise(
     name="kv_bytes",
     judge=Counts(definition, cases),
     right=right,
-    explain=(only, counted),
+    explain=(only, counted, QUESTIONS),
     ideas=[
         Mistake("A token too many is counted; length tokens are kept.",
                 lambda b, c, g, m, *rest: right(b, c, g, m + 1, *rest)),
         Mistake("A token too few is counted; all length tokens are kept.",
                 lambda b, c, g, m, *rest: right(b, c, g, m - 1, *rest)),
-        Mistake("A float has always 2 bytes here, and any other number 1; it depends on dtype.",
-                lambda *given: definition(
-                    *given[:6], torch.float16 if given[6].is_floating_point else torch.int8)),
         Mistake("itemsize is no function: dtype.itemsize, without parentheses.",
                 lambda *given: given[-1].itemsize()),
-        Mistake("A dtype has no element_size(), only a tensor has; it has itemsize.",
-                lambda *given: given[-1].element_size()),
-        Mistake("Only the values are multiplied by the size of a number; put the sum of the widths "
-                "in parentheses.",
-                lambda b, c, g, m, d, e, t: b * c * g * m * (d + e * t.itemsize)),
         Mistake("The result is a float; bytes are counted in whole numbers.",
                 lambda *given: float(right(*given))),
     ],
