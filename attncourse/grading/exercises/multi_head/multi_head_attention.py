@@ -86,8 +86,9 @@ def ideas():
              answer, slices=lambda w_o, h: w_o.unflatten(1, (-1, h)).permute(2, 1, 0))}),
         ("w_q, w_k and w_v are not transposed; write x @ w.T.",
          {"given": partial(given, project=lambda *pairs: [x @ w for x, w in pairs])}),
-        ("w_k and w_v are exchanged.", {"given": partial(given, project=lambda q, k, v: project(
-            q, (k[0], v[1]), (v[0], k[1])))}),
+        ("The heads are interleaved: head h takes every num_heads-th number, not one slice.",
+         {"given": partial(
+             given, split=lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2))}),
         ("num_heads is ignored: one head works in the whole width.",
          {"given": partial(given, split=lambda x, h: x[:, None]),
           "scale": lambda x: x.query.size(-1) ** -0.5}),
