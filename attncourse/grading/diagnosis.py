@@ -11,13 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attncourse.grading.changes import slips_of
 from attncourse.grading.compare import Raised, difference, plain, plainly_apart
+from attncourse.grading.dataflow import Dataflow
 from attncourse.grading.explain import explain
 from attncourse.grading.explain.asked import OUTPUT, Asked, Wrong
 from attncourse.grading.explain.steps import first_missing
 from attncourse.grading.judges import Calls
 from attncourse.grading.mistake import Mistake
+from attncourse.grading.mistakes import ALL, mistakes_of
 from attncourse.grading.observe import calls_of, observe_call
+from attncourse.grading.recipe import Recipe
 
 MOST = 200  # slips that are tried
 Observations = dict[str, Any]
@@ -71,8 +75,7 @@ class Diagnosis:
     def slips(self) -> list[Shown]:
         """The one-step mistakes of the right answer, where its steps are named."""
         if self._slips is None:
-            made = getattr(self.exercise.right, "slips", None)
-            self._slips = [self._shown(mistake) for mistake in made(self._case())] if made else []
+            self._slips = [self._shown(mistake) for mistake in self._one_step()]
         return self._slips
 
     def of(self, asked: Asked) -> tuple[str, str]:
@@ -119,11 +122,14 @@ class Diagnosis:
     def _shown(self, mistake: Mistake) -> Shown:
         return Shown(self.exercise.judge.observe(mistake.answer, self.seed), mistake)
 
-    def _case(self) -> Any:
-        """The first call of the judge, if it lists calls."""
-        judge = getattr(self.exercise.judge, "calls", self.exercise.judge)
-        listed = getattr(judge, "listed", None)
-        return listed(self.seed)[0] if listed else None
+    def _one_step(self) -> list[Mistake]:
+        """The mistakes that change one step of the right answer, in the first call of the judge."""
+        right, judge = self.exercise.right, self.exercise.judge
+        if isinstance(right, Recipe):
+            return mistakes_of(right, *ALL)
+        if isinstance(right, Dataflow):
+            return slips_of(right, getattr(judge, "calls", judge).listed(self.seed)[0])
+        return []
 
     def _where_it_ran(self, asked: Asked) -> str:
         """The idea that shows the same wherever the answer did not raise."""

@@ -120,12 +120,6 @@ class Recipe:
         replace(self, score=scores, mask=masked, finish=finish, mix=mix)(*arguments, **named)
         return kept
 
-    def slips(self, case: Any) -> list[Mistake]:
-        """The mistakes of `attncourse.grading.mistakes` that replace a step of this recipe."""
-        from attncourse.grading.mistakes import ALL, mistakes_of
-
-        return mistakes_of(self, *ALL)
-
     def but(self, says: str, **steps: Callable) -> Mistake:
         """The mistake that replaces these steps, with the sentence that a student reads."""
         return Mistake(says, replace(self, **steps), steps)
