@@ -73,10 +73,14 @@ def behind(n, m, span):
 
 for name, made in (("gather_c2p", to_position), ("repair_p2c", to_content)):
     right(name, made())
-    wrong(name, "queries", "whose row is", made(behind), never="j - i")
-    wrong(name, "Row 0 is never read", made(lambda n, m, span: rows(n, m, span).clamp(min=1)))
-    wrong(name, "whose row is", made(lambda n, m, s: ((torch.arange(n)[:, None] - torch.arange(m)) // 2 + s).clamp(0, 2 * s - 1)))  # fmt: skip
-wrong("gather_c2p", "should be (batch, heads, n, m)", to_position(finish=lambda s: s.squeeze(1)))
+    wrong(name, "rows are wrong", "distance 0", "should have row 3", made(behind))
+    wrong(
+        name,
+        "of -span and less are wrong, by 1 too large",
+        made(lambda n, m, span: rows(n, m, span).clamp(min=1)),
+    )
+    wrong(name, "should have row", made(lambda n, m, s: ((torch.arange(n)[:, None] - torch.arange(m)) // 2 + s).clamp(0, 2 * s - 1)))  # fmt: skip
+wrong("gather_c2p", "axes of size 1 are missing", to_position(finish=lambda s: s.squeeze(1)))
 wrong("gather_c2p", "three digits", to_position(finish=torch.Tensor.half))
 wrong("repair_p2c", "gradient", "key", to_content(key=torch.detach))
 
