@@ -6,12 +6,12 @@ every answer that hears it, so that one explainer helps every exercise:
     stored      which parameter of a layer is missing or too many, and how wide is a projection?
     errors      what does the error mean, and in which line of the answer was it raised?
     shapes      are the right numbers there, in another shape, order or type?
-    lengths     which axis is too long or too short, and as long as what else is it?
     decoders    what does a step of decoding cache wrongly, and whom does it read?
     gradients   are the results right, and is a way back cut, or an input changed?
     steps       which step of the right answer is the first whose numbers are never computed?
     memory      are the results right, and is too much made on the way to them?
     relations   how is the result related to the right one: reversed, averaged, twice as large?
+    lengths     which axis is too long or too short, and as long as what else is it?
     masks       which query reads which key, and should not?
     hidden      is what hides a key a number that some scores are below?
     layers      with which parameters is a layer wrong, and with which right?
@@ -74,7 +74,6 @@ ORDER: tuple[Explainer, ...] = (
     reordered,
     reshaped,
     cached,
-    wrong_lengths,
     of_another_type,
     changed_input,
     lost_gradient,
@@ -82,6 +81,7 @@ ORDER: tuple[Explainer, ...] = (
     too_large,
     multiplied,
     related,
+    wrong_lengths,
     limited,
     wrong_property,
     wrong_pair,
