@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from attncourse.grading import load
-from attncourse.grading.exercises.flash_gpu import attention_tile
 
 if load("attention_tile").left_out():
     pytest.skip("Triton is not installed", allow_module_level=True)
 
-SOURCE = (Path(attention_tile.__file__).parent / "_tiles.py").read_text(encoding="utf-8")
+SOURCE = Path(__file__).with_name("tile_kernels.py").read_text(encoding="utf-8")
 # What stands in the kernel `dots`, what a slip makes of it, and what is heard.
 SLIPS = [
     ("tl.where(keys[None, :] < m, tl.dot(q, tl.trans(k)) * scale, float(\"-inf\"))", "tl.dot(q, tl.trans(k)) * scale",

@@ -16,11 +16,11 @@ def merge(outputs, lses, shares=None, clean=None, finish=None):
 
 right("merge_parts", merge)
 for words, change in (
-    ("the first is 'outputs near 100,000'", {"finish": lambda o, lse: (o.half().float(), lse)}),
-    ("the first is 'outputs near 100,000'", {"clean": lambda o: o.clamp(-1e3, 1e3)}),
+    ("outputs near 100,000", {"finish": lambda o, lse: (o.half().float(), lse)}),
+    ("outputs near 100,000", {"clean": lambda o: o.clamp(-1e3, 1e3)}),
     ("Right in all calls: the lse. Not right: the output in 8 of", {"shares": lambda x: (x / 2).softmax(0).nan_to_num(0.0)}),
     ("Right in all calls: the output. Not right: the lse in all calls", {"finish": lambda o, lse: (o, lse * 2)}),
-    ("Right in all calls: the lse. Not right: the output", {"clean": lambda o: o.flip(0)}),
+    ("stand in the opposite order of parts", {"clean": lambda o: o.flip(0)}),
 ):  # fmt: skip
     wrong("merge_parts", words, lambda o, x, change=change: merge(o, x, **change))
 
@@ -44,13 +44,13 @@ def tiles(n, m, block_m, block_n, offset, whole=None, skip=None, finish=tuple):
 
 
 right("skipped_tiles", tiles)
-wrong("skipped_tiles", "Right in all calls: masked and whole. Not right: skipped in all calls", lambda *a: tiles(
+wrong("skipped_tiles", "So skipped is 0, and not 1", lambda *a: tiles(
     *a, finish=lambda x: (x[0] + 1, *x[1:])))  # fmt: skip
-wrong("skipped_tiles", "Right in all calls: skipped and masked. Not right: whole", lambda *a: tiles(
+wrong("skipped_tiles", "So whole is 0, and not 1", lambda *a: tiles(
     *a, finish=lambda x: (x[0], x[1], sum(x))))  # fmt: skip
 wrong(
     "skipped_tiles",
-    "Not right: skipped in 7 of 12 calls, the first is 'one key ahead",
+    "So skipped is 1, and not 0",
     lambda *a: tiles(*a, skip=lambda j, last: j > last),
 )
 

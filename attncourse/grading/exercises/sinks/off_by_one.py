@@ -56,14 +56,6 @@ def right(scores, dim):
     return weights / total
 
 
-def with_one(exponentials, one, dim):
-    return exponentials / (one + exponentials.sum(dim, keepdim=True))
-
-
-def top(scores, dim):
-    return scores.amax(dim, keepdim=True)
-
-
 def along(asked: Asked) -> str:
     """Along which other axis, or all of them, the softmax runs in a wrong call."""
     for call in asked.shaped:
@@ -76,29 +68,31 @@ def along(asked: Asked) -> str:
     return ""
 
 
+def denominator(asked: Asked) -> str:
+    """All weights of a row are wrong by one factor, in the first call that is wrong."""
+    call = asked.shaped[0]
+    factor, dim = call.seen.double() / call.expected, call.case.args[1]
+    if not same(factor.narrow(dim, 0, 1).expand_as(factor), factor) or factor.size(dim) < 2:
+        return ""
+    says = f"are {float(factor.flatten()[0]):.4g} times what they should be in the first row"
+    return f"In the call '{call.label}' the weights of a row {says}: look at the denominator."
+
+
 MISSING = "The weights sum to 1, as those of the ordinary softmax do; the 1 is missing."
-OVERFLOW = "The exponential overflows on large scores: infinity over infinity is NaN. Subtract the "
 EXERCISE = Exercise(
     name="off_by_one",
     judge=Calls(definition, cases),
     right=right,
-    explain=(along,),
+    explain=(along, denominator),
     measures=("gradients",),
     ideas=[
         Mistake(MISSING, lambda s, dim: s.softmax(dim)),
-        Mistake(MISSING, lambda s, dim: s.softmax(dim).nan_to_num(0.0)),
         Mistake("The largest score is subtracted, but 1 is added as it is; it must shrink by the "
                 "same factor, to exp(-largest).",
-                lambda s, dim: with_one(torch.exp(s - top(s, dim).clamp(min=0)), 1, dim)),
-        Mistake("The largest score is subtracted, but 1 is added as it is; it must shrink by the "
-                "same factor, to exp(-largest).",
-                lambda s, dim: with_one(torch.exp(s - top(s, dim)), 1, dim)),
-        Mistake(f"{OVERFLOW}largest first.", lambda s, dim: with_one(s.exp(), 1, dim)),
+                lambda s, dim: (x := torch.exp(s - s.amax(dim, keepdim=True)),
+                                x / (1 + x.sum(dim, keepdim=True)))[1]),
         Mistake("All keys that are not hidden get the same weight; the scores are not used.",
                 lambda s, dim: right(torch.where(s == -math.inf, s, 0 * s), dim)),
-        Mistake("A row of minus infinity gives NaN, since its largest score is subtracted from "
-                "itself; subtract no less than 0, the score of the 1.", lambda s, dim: with_one(
-                    torch.exp(s - top(s, dim)), torch.exp(-top(s, dim)), dim)),
         right.but("A score of 1 is added, whose exponential is 2.718; that of the 1 in the "
                   "denominator is 0.", "the exponentials of the 1, exp(-largest)",
                   lambda x: math.e * x),

@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.compare import Raised
+from attncourse.grading.explain.asked import Asked
 from attncourse.grading.judges import GIVEN
 from attncourse.grading.observe import NotAttempted, run
+
+ELSE = "everything else is left alone"
 
 
 @dataclass(frozen=True)
@@ -61,18 +64,24 @@ class Launches:
                 # Triton's interpreter wraps what a kernel raises, the bare error of a stub too.
                 if not number and ended.message == "NotImplementedError()":
                     raise NotAttempted
-                yield f"{launch.label}, {next(iter(launch.written))}", ended
+                yield f"{launch.label}, output", ended
                 continue
-            for name, part in launch.written.items():
-                yield f"{launch.label}, {name}", buffers[name].flatten()[part].clone()
-            yield f"{launch.label}, everything else is left alone", _left_alone(launch, buffers)
+            yield f"{launch.label}, output", self._written(launch, buffers)
+            yield f"{launch.label}, {ELSE}", _left_alone(launch, buffers)
+
+    def _written(self, launch: Launch, buffers: dict[str, Tensor]) -> Any:
+        """What stands in the parts that are written, in the shapes of the definition."""
+        right = self.definition(launch)
+        parts = launch.written.items()
+        found = [buffers[x].flatten()[part].view(right[x].shape).clone() for x, part in parts]
+        return tuple(found) if len(found) > 1 else found[0]
 
     def expected(self, seed: int) -> dict[str, Any]:
-        found = {}
+        found: dict[str, Any] = {}
         for launch in self.launches(seed):
-            right = self.definition(launch)
-            found |= {f"{launch.label}, {name}": right[name].flatten() for name in launch.written}
-            found[f"{launch.label}, everything else is left alone"] = True
+            right = tuple(self.definition(launch).values())
+            found[f"{launch.label}, output"] = right if len(right) > 1 else right[0]
+            found[f"{launch.label}, {ELSE}"] = True
         return found
 
 
@@ -83,3 +92,53 @@ def _left_alone(launch: Launch, buffers: dict[str, Tensor]) -> bool | str:
         same[launch.written.get(name, slice(0))] = True
         changed += [f"{int((~same).sum())} numbers of {name}"] * (not same.all())
     return not changed or f"no, {' and '.join(changed)} changed that are none of its business"
+
+
+def overwritten(asked: Asked) -> str:
+    """What should be written is right, and what stands beside it is overwritten."""
+    wrong = [k for k, x in asked.seen.items() if k.endswith(ELSE) and x is not True]
+    if asked.wrong or not wrong:
+        return ""
+    label = wrong[0].removesuffix(f", {ELSE}")
+    changed = str(asked.seen[wrong[0]]).removeprefix("no, ")
+    return f"What is asked is right, but in the launch '{label}' {changed}: mask the stores."
+
+
+class Program:
+    """Runs like a kernel of Triton, without Triton.
+
+    Args:
+        program: ``program(number, *arguments)`` does the work of one program.
+        steps: further arguments, such as steps that are replaced.
+    """
+
+    def __init__(self, program: Callable, **steps: Any):
+        self.program, self.steps = program, steps
+
+    def run(self, *arguments: Any, grid: tuple[int], warmup: bool) -> None:
+        for number in range(grid[0]):
+            self.program(number, *arguments, **self.steps)
+
+
+def no_program(answer: Any) -> str:
+    """Why this cannot be a program in Python."""
+    got = type(answer).__name__
+    return "" if callable(answer) else f"expected a function, got {got}; pass the function itself"
+
+
+def triton_starts(kernel: Any, buffers: list[Tensor], launch: Launch) -> None:
+    """Runs a kernel of Triton."""
+    kernel.run(*buffers, *launch.numbers, grid=(launch.programs,), warmup=False)
+
+
+def no_kernel(answer: Any) -> str:
+    """Why this cannot be a kernel of Triton, run by its interpreter."""
+    got = type(answer).__name__
+    if got == "JITFunction":
+        return (
+            "Triton was imported before TRITON_INTERPRET was set to 1, so it wants a graphics "
+            "card; restart the kernel and run the notebook from the top"
+        )
+    if got in ("InterpretedFunction", "Kernel", "Program"):  # of Triton, and what runs like one
+        return ""
+    return f"expected a kernel with @triton.jit above it, got {got}; pass the kernel itself"

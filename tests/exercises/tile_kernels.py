@@ -1,4 +1,4 @@
-"""Right kernels for the exercise attention_tile, in the styles that people write. Imported only where Triton runs."""
+"""Right kernels for the exercise attention_tile. Imported only where Triton runs."""
 
 import triton
 import triton.language as tl
