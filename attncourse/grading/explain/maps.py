@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.compare import difference, plain, same
-from attncourse.grading.explain.asked import Asked, Wrong
+from attncourse.grading.explain.asked import Asked, Wrong, axis_names
 from attncourse.grading.explain.heads import mixed_heads, whose
 from attncourse.grading.explain.steps import missing_step
 from attncourse.grading.explain.weights import OTHER_SCORES, says_of_map
@@ -71,6 +71,8 @@ def _of_returned(asked: Asked, call: Wrong) -> str:
         return ""  # no weights, but such as a log-sum-exp
     if same(true, weights):
         return BEHIND
+    if axis_names(asked, true, 1)[-2:-1] == ["h"]:  # one query
+        true, weights = true[..., None, :], weights[..., None, :]
     says = says_of_map(call.label, true, weights, *_asks(asked, call.case))
     return f"{ONLY_RETURNED} {says}" if same(right, made) else says
 

@@ -38,9 +38,10 @@ def mixture(*names: str) -> Callable[[Asked], str]:
         if is_ is None or should is None or is_ == should:
             return ""
         result = (asked.exercise.results or ("the result",))[number]
+        are, they = ("are", "they") if result.endswith("s") else ("is", "it")
         return (
-            f"In the call '{call.label}', sample {place[0]}, head {place[1]}, {result} is "
-            f"{_sum(is_, names)}; it should be {_sum(should, names)}."
+            f"In the call '{call.label}', sample {place[0]}, head {place[1]}, {result} {are} "
+            f"{_sum(is_, names)}; {they} should be {_sum(should, names)}."
         )
 
     return explainer

@@ -31,7 +31,7 @@ for words, change in (
     ("0.25 times its block", lambda q, w: absorbed(q, w) / q.size(-1)),
     ("-1 times its block", lambda q, w: -absorbed(q, w)),
     ("rows are not rows of w_k", lambda q, w: q @ w.unflatten(0, (q.size(1), -1)).mean(0)),
-    ("is no product", lambda q, w: absorbed(q, w).relu()),
+    ("are no products", lambda q, w: absorbed(q, w).relu()),
     ("an input is changed in place: query", lambda q, w: absorbed(q.mul_(2) / 2, w)),
 ):  # fmt: skip
     wrong("absorb_query", words, change)
@@ -58,23 +58,23 @@ def step(query, q_rotary, latent, k_rotary, w_k, w_v, /, scale=None, add=None, k
 
 
 right("absorbed_attention", lambda *given: step(*given))
-FACTOR = "times what they should be: look at the scale"
+FACTOR = "times what they should: look at the scale"
 for words, change in (
     ("head_dim only", {"scale": lambda d, r, c: d**-0.5}),
-    (f"1.2 {FACTOR}", {"scale": lambda d, r, c: c**-0.5}),
-    (f"0.767 {FACTOR}", {"scale": lambda d, r, c: (d + r + c) ** -0.5}),
-    (f"0.395 {FACTOR}", {"scale": lambda d, r, c: 1 / 8}),
-    ("counts 1 times and q_rotary . r 2 times", {"add": lambda a, b: a + 2 * b}),
-    ("counts 1.58 times and q_rotary . r 1.29 times", {"add": lambda a, b: a * 10**0.5 / 2 + b * (10 / 6) ** 0.5
+    ("width of the latents", {"scale": lambda d, r, c: c**-0.5}),
+    (f"count 0.767 {FACTOR}", {"scale": lambda d, r, c: (d + r + c) ** -0.5}),
+    (f"count 0.395 {FACTOR}", {"scale": lambda d, r, c: 1 / 8}),
+    ("products of the rotary parts are twice too large", {"add": lambda a, b: a + 2 * b}),
+    ("of queries and latents count 1.58 times and the products of the rotary parts count 1.29", {"add": lambda a, b: a * 10**0.5 / 2 + b * (10 / 6) ** 0.5
                                                        if a.size(-1) == 5 else a + b}),
-    ("the blocks 2, 1, 0 of w_k", {"keys": lambda w: w.flip(0)}),
-    ("the blocks 2, 0, 1 of w_v", {"values": lambda w: w.roll(1, 0)}),
-    ("the queries of heads 2, 1, 0", {"asked": lambda q: q.flip(1)}),
-    ("the rotary queries of heads 2, 1, 0", {"turned": lambda q: q.flip(1)}),
-    ("no sum of q", {"normalize": lambda s: s.tanh().softmax(-1)}),
-    ("should add up to 1", {"normalize": torch.relu}),
+    ("the absorbed queries are not", {"keys": lambda w: w.flip(0)}),
+    ("weights are right, so the fault lies behind them", {"values": lambda w: w.roll(1, 0)}),
+    ("the absorbed queries are not", {"asked": lambda q: q.flip(1)}),
+    ("the scores, the next step, are not", {"turned": lambda q: q.flip(1)}),
+    ("the weights, the next step, are not", {"normalize": lambda s: s.tanh().softmax(-1)}),
+    ("they should sum to 1", {"normalize": torch.relu}),
     ("large ones do not", {"normalize": lambda s: s.clamp(-50, 50).softmax(-1)}),
-    ("w_k; head h uses its own. The scores that reach the softmax are 3.16", {"keys": lambda w: w.flip(0),
+    ("the absorbed queries are not", {"keys": lambda w: w.flip(0),
                                                                            "scale": lambda d, r, c: 1.0}),
 ):  # fmt: skip
     wrong("absorbed_attention", words, lambda *given, change=change: step(*given, **change))
@@ -95,13 +95,13 @@ def plain(query, q_rotary, latent, k_rotary, w_k, w_v, size=200):
 for tokens in (200, 10, 1):
     wrong(
         "absorbed_attention",
-        "keys or values are made",
+        "Move w_k to the query, which is one token instead of m",
         lambda *given, n=tokens: plain(*given, size=n),
         never="broadcast",
     )
 
 
-@wrong("absorbed_attention", "keys or values are made", never="broadcast")
+@wrong("absorbed_attention", "Move w_k to the query, which is one token", never="broadcast")
 def sample_after_sample(*given):
     samples = [plain(*(x[k : k + 1] for x in given[:4]), *given[4:]) for k in range(len(given[0]))]
     return tuple(torch.cat(x) for x in zip(*samples, strict=True))
@@ -132,19 +132,19 @@ def scores(x, positions, w_q, w_qr, w_c, w_kr, w_k, num_heads, /, scale=None, ad
 
 right("repair_rotary", lambda *given: scores(*given))
 for words, change in (
-    (f"1.05 {FACTOR}", {"scale": lambda d, r, c: c**-0.5}),
-    (f"0.711 {FACTOR}", {"scale": lambda d, r, c: 1 / (d**0.5 + r**0.5)}),
-    ("q . k counts 1.58 times and the rotary part 1.29 times", {
+    ("the scores are 0.333 times the products of queries and keys", {"scale": lambda d, r, c: c**-0.5}),
+    ("the scores are 0.225 times", {"scale": lambda d, r, c: 1 / (d**0.5 + r**0.5)}),
+    ("0.5 times the products of queries and keys plus 0.408 times the products of the rotary parts", {
         "scale": lambda d, r, c: 1.0, "add": lambda a, b, d, r, c: a / d**0.5 + b / r**0.5}),
-    ("the rotary part -1 times", {"add": lambda a, b, d, r, c: a - b}),
+    ("The sign of", {"add": lambda a, b, d, r, c: a - b}),
     ("counted from 0; behind a cache", {"at": lambda p: p - p[0]}),
-    ("cached rotary key. The key of position 3 has feature pair 0 turned by", {"at": lambda p: p + 1}),
-    ("The key of position 3 has feature pair 1 turned by", {"base": 500_000.0}),
-    ("the scores and the cached latent", {"latent": lambda c: F.layer_norm(c, c.shape[-1:])}),
-    ("no sum of q . k", {"asked": turn}),
-    ("rotary key is detached", {"final": lambda s, c, r: (s, c, r.detach())}),
-    ("latent is detached", {"final": lambda s, c, r: (s, c.detach(), r)}),
+    ("Not right: the cached rotary keys", {"at": lambda p: p + 1}),
+    ("but the cached rotary keys are not: look at how they are made", {"base": 500_000.0}),
+    ("the scores in all calls; the cached latents in all calls", {"latent": lambda c: F.layer_norm(c, c.shape[-1:])}),
+    ("Not right: the scores in all calls", {"asked": turn}),
+    ("the gradient of x is not", {"final": lambda s, c, r: (s, c, r.detach())}),
+    ("the gradient of x is not", {"final": lambda s, c, r: (s, c.detach(), r)}),
     ("another order", {"final": lambda s, c, r: (c, r, s)}),
-    ("causal mask is put in", {"final": lambda s, c, r: (s + torch.full(s.shape[2:], -math.inf).triu(1), c, r)}),
+    ("NaN or infinite numbers", {"final": lambda s, c, r: (s + torch.full(s.shape[2:], -math.inf).triu(1), c, r)}),
 ):  # fmt: skip
     wrong("repair_rotary", words, lambda *given, change=change: scores(*given, **change))
