@@ -62,6 +62,7 @@ from attncourse.grading.explain.shapes import (
 )
 from attncourse.grading.explain.steps import missing_step
 from attncourse.grading.explain.stored import stored
+from attncourse.grading.judges import GIVEN
 
 Explainer = Callable[[Asked], str]
 LOG = logging.getLogger(__name__)
@@ -111,6 +112,8 @@ def explain(asked: Asked, first: Iterable[Explainer] = ()) -> str:
         asked: the answer, and what it showed.
         first: explainers of one exercise, which are asked before all others.
     """
+    if GIVEN in asked.seen:
+        return ""  # it was never called, and the finding says why
     for explainer in (*first, *ORDER):
         try:
             says = explainer(asked)
