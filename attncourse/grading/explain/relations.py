@@ -202,9 +202,13 @@ def limited(asked: Asked) -> str:
     limit = float(seen[0])
     if len(right) < 3 or not torch.allclose(seen, seen[:1], rtol=1e-4) or not math.isfinite(limit):
         return ""
-    for beyond, how in ((right > limit, "larger"), (right < limit, "smaller")):
-        if beyond.all():
-            return f"Numbers end at {limit:.4g}: those that should be {how} are {limit:.4g}. Nothing limits them."
+    every = torch.cat([s[s.isfinite()] for _, s in pairs])
+    for sign, how in ((1, "larger"), (-1, "smaller")):
+        if (sign * right > sign * limit).all() and (sign * every <= sign * limit + 1e-4).all():
+            return (
+                f"Numbers end at {limit:.4g}: those that should be {how} are {limit:.4g}. Nothing "
+                "limits them."
+            )
     return ""
 
 

@@ -17,6 +17,7 @@ from attncourse.grading.observe import run
 
 MOST = 1_000_000  # numbers that are kept of one call
 NEAR = 1e-5
+FEWEST = 3  # numbers that can tell a value
 ALL_MADE = "look at what is made of them, and returned."
 
 
@@ -93,11 +94,12 @@ def _gap(asked: Asked) -> tuple[int, int] | None:
     if True not in there:
         return None
     last = len(there) - 1 - there[::-1].index(True)
-    apart = (k for k in range(last) if not there[k] and not _needed(asked, k, there))
-    return last, next(apart, last + 1)
+    apart = (k for k in range(last) if there[k] is False and not _needed(asked, k, there))
+    behind = (k for k in range(last + 1, len(there)) if there[k] is False)
+    return last, next(apart, next(behind, len(there)))
 
 
-def _needed(asked: Asked, place: int, there: list[bool]) -> bool:
+def _needed(asked: Asked, place: int, there: list[bool | None]) -> bool:
     """Is this value found in another place, or does a value that is made behind it depend on it?"""
     called, behind = asked.right[place].called, range(place + 1, len(there))
     changed = getattr(asked.exercise.right, "changed", None)
@@ -113,14 +115,14 @@ def _needed(asked: Asked, place: int, there: list[bool]) -> bool:
     return any(there[k] and not same(asked.right[k].number, others[k].number) for k in behind)
 
 
-def found(value: Any, made: Tensor) -> bool:
-    """Is each number of this value among those that were made?"""
+def found(value: Any, made: Tensor) -> bool | None:
+    """Is each number of this value among those that were made? None where too few tell it."""
     if not plain(value) or not len(made):
         return False
     numbers = value.double().flatten().nan_to_num(7e77, 1e300, -1e300).unique()
     numbers = numbers[(numbers != 0) & (numbers.abs() < 1e77)]
-    if len(numbers) < 3:
-        return False
+    if len(numbers) < FEWEST:
+        return None
     margin = NEAR * (1 + numbers.abs())
     at = torch.searchsorted(made, numbers - margin)
     inside = made[at.clamp(max=len(made) - 1)] <= numbers + margin
