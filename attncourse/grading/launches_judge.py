@@ -104,6 +104,24 @@ def overwritten(asked: Asked) -> str:
     return f"What is asked is right, but in the launch '{label}' {changed}: mask the stores."
 
 
+def unwritten(asked: Asked) -> str:
+    """The first row of an output that still holds what was there before."""
+    seen = {call.label: call.seen for call in asked.shaped}
+    for launch in asked.judge.launches(asked.seed):
+        found = seen.get(launch.label, ())
+        rows = zip(launch.written.items(), found if isinstance(found, tuple) else (found,))  # noqa: B905
+        for (name, part), now in rows:
+            before = launch.buffers[name].flatten()[part].view(now.shape)
+            still = (before == now).flatten(1).all(1) if now.dim() > 1 else before == now
+            if still.any():
+                at = int(still.nonzero()[0])
+                return f"In the launch '{launch.label}' row {at} of {name} is not written."
+    return ""
+
+
+LOOKS = overwritten, unwritten
+
+
 class Program:
     """Runs like a kernel of Triton, without Triton.
 

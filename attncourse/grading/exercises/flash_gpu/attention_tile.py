@@ -7,11 +7,11 @@ import torch
 from attncourse.grading.exercise import Exercise
 from attncourse.grading.inputs import seeded
 from attncourse.grading.launches_judge import (
+    LOOKS,
     Launch,
     Launches,
     Program,
     no_kernel,
-    overwritten,
     triton_starts,
 )
 from attncourse.grading.mistake import Mistake
@@ -102,6 +102,6 @@ EXERCISE = Exercise(
     right=Program(tile),
     axes=("n d", "n"),
     results=("Out", "Lse"),
-    explain=(overwritten,),
+    explain=LOOKS,
     ideas=[Mistake(says, Program(tile, **steps)) for says, steps in IDEAS],
 )

@@ -5,9 +5,12 @@ from functools import partial
 
 import torch
 
+from attncourse.grading.compare import difference
 from attncourse.grading.exercise import Exercise
+from attncourse.grading.explain.asked import Asked
+from attncourse.grading.explain.weights import says_of_map
 from attncourse.grading.inputs import seeded
-from attncourse.grading.launches_judge import Launch, Launches, no_program, overwritten
+from attncourse.grading.launches_judge import LOOKS, Launch, Launches, no_program
 from attncourse.grading.mistake import Mistake
 
 CALLS = (  # special about the launch; n, m, d, block_m, block_n; programs; what lies last in memory
@@ -19,6 +22,7 @@ CALLS = (  # special about the launch; n, m, d, block_m, block_n; programs; what
     ("memory ends behind the keys", 9, 5, 4, 8, 16, 2, "K"),
     ("memory ends behind the queries", 3, 9, 4, 8, 4, 1, "Q"),
 )
+IDENTITY = "6 queries, 5 keys, head_dim 5, tiles 4 x 4; value j is 1 at feature j, else 0"
 
 
 def launches(seed: int) -> list[Launch]:
@@ -27,10 +31,10 @@ def launches(seed: int) -> list[Launch]:
     for what, n, m, d, block_m, block_n, programs, last in CALLS:
         parts, at, length = [], {}, 0
         for name in sorted(("Q", "V", "Out", "K"), key=last.__eq__):
-            gap = 3 * torch.randn(16 * d + int(torch.randint(20, (), generator=g)), generator=g)
-            gap = gap * math.nan if what.startswith("NaN") else gap
+            gap = torch.randn(16 * d + int(torch.randint(20, (), generator=g)), generator=g)
+            gap *= math.nan if what.startswith("NaN") else 3
             tensor = torch.randn((m if name in "KV" else n) * d, generator=g)
-            if what.startswith("scores") and name in "QK":  # in steps that float32 does not round
+            if "far below" in what and name in "QK":  # in steps that float32 does not round
                 tensor.fill_({"Q": -(2.0**13), "K": 2.0**12}[name])
                 tensor[::d] += 0.5 * torch.arange(m) if name == "K" else 0.0
             at[name] = length + len(gap)
@@ -59,53 +63,51 @@ def start(kernel, buffers, launch):
 
 
 def right(
-    program, memory, Q, K, V, Out, n, m, d, block_m, block_n,
-    q_mask=True, k_mask=True, v_mask=True, s_mask=True,
+    program, memory, Q, K, V, Out, n, m, d, block_m, block_n, masked="QKVO",
     hide=lambda scores, j, n, m: scores.masked_fill(j >= m, -math.inf),
 ):  # fmt: skip
     """Masked where rows or columns do not exist; a mistake leaves some of it out."""
     rows, features = program * block_m + torch.arange(block_m), torch.arange(d)
 
-    def load(base, places, exist):
+    def load(name, base, places, end):
         found, at = torch.zeros(len(places), d), base + places[:, None] * d + features
+        exist = (places < end) | (name not in masked)
         found[exist] = memory[at[exist]]
         return found
 
-    q = load(Q, rows, (rows < n) | (not q_mask))
-    maximum, total, mixed = torch.full((block_m,), -math.inf), torch.zeros(block_m), 0.0
-    for begin in range(0, m, block_n):
-        j = begin + torch.arange(block_n)
-        k, v = load(K, j, (j < m) | (not k_mask)), load(V, j, (j < m) | (not v_mask))
-        scores = hide(q @ k.mT / d**0.5, j, n, m)
-        new = torch.maximum(maximum, scores.amax(1))
-        p, old = torch.exp(scores - new[:, None]), torch.exp(maximum - new)
-        total, mixed, maximum = old * total + p.sum(1), old[:, None] * mixed + p @ v, new
-    here = (rows < n) | (not s_mask)
-    memory[(Out + rows[:, None] * d + features)[here]] = (mixed / total[:, None])[here]
+    j = torch.arange(-(-m // block_n) * block_n)
+    q, k, v = load("Q", Q, rows, n), load("K", K, j, m), load("V", V, j, m)
+    weights = hide(q @ k.mT / d**0.5, j, n, m).softmax(1)
+    here = (rows < n) | ("O" not in masked)
+    memory[(Out + rows[:, None] * d + features)[here]] = (weights @ v)[here]
 
 
-UNMASKED, OPEN = dict.fromkeys(("q_mask", "k_mask", "v_mask"), False), {"hide": lambda s, *_: s}
-IDEAS = (
-    ("This is the kernel as found: nothing is masked at the edge.",
-     {**UNMASKED, **OPEN, "s_mask": False}),
-    ("The loads have no mask: they read what lies behind, or where there is no memory at all.",
-     UNMASKED),
-    ("Columns beyond m have the score 0, and exp(0) is a weight of 1; hide their scores with minus "
-     "infinity.", OPEN),
-    ("The keys are loaded without a mask; where memory ends behind them, there is nothing to read.",
-     {"k_mask": False}),
-    ("The values are loaded without a mask: a weight of 0 times NaN is NaN.", {"v_mask": False}),
-    ("Columns are compared with n; there are m keys.",
-     {"hide": lambda s, j, n, m: s.masked_fill(j >= n, -math.inf)}),
-    ("Hidden scores become a number such as -100, and some scores are less; minus infinity is less "
-     "than any.", {"hide": lambda s, j, n, m: s.masked_fill(j >= m, -100.0)}),
-)  # fmt: skip
+def of_weights(asked: Asked) -> str:
+    """What is wrong with the weights, which are the output where the values are the identity."""
+    memory = torch.randn(400, generator=seeded(asked.seed))
+    memory[200:300] = torch.cat([torch.eye(5).flatten(), torch.zeros(75)])
+    numbers = 20, 100, 200, 320, 6, 5, 5, 4, 4
+    launch, seen = Launch(IDENTITY, {"memory": memory}, numbers, 2, {}), memory.clone()
+    start(asked.answer, [seen], launch)
+    weights, found = definition(launch)["memory"], seen[320:350].view(6, 5)
+    return says_of_map(IDENTITY, weights, found) if difference(weights, found) else ""
+
+
 EXERCISE = Exercise(
     name="repair_edge",
     answer="repaired_kernel",
     judge=Launches(definition, launches, start, no_program),
     right=right,
     axes=("n d",),
-    explain=(overwritten,),
-    ideas=[Mistake(says, partial(right, **steps)) for says, steps in IDEAS],
-)
+    explain=(*LOOKS, of_weights),
+    ideas=[Mistake(says, partial(right, **steps)) for says, steps in (
+        ("This is the kernel as found: nothing is masked at the edge.",
+         {"masked": "", "hide": lambda s, *_: s}),
+        ("Columns beyond m have the score 0, and exp(0) is a weight of 1; hide their scores with "
+         "minus infinity.", {"hide": lambda s, *_: s}),
+        ("The values are loaded without a mask: a weight of 0 times NaN is NaN.",
+         {"masked": "QKO"}),
+        ("Hidden scores become a number such as -100, and some scores are less; minus infinity is "
+         "less than any.", {"hide": lambda s, j, n, m: s.masked_fill(j >= m, -100.0)}),
+    )],
+)  # fmt: skip
