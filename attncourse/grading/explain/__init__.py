@@ -32,7 +32,7 @@ from attncourse.grading.explain.decoders import alone, cached, decoded
 from attncourse.grading.explain.errors import meaning_of_errors
 from attncourse.grading.explain.gradients import changed_input, cut_gradient, lost_gradient
 from attncourse.grading.explain.hidden import finite_fill
-from attncourse.grading.explain.layers import neutral, of_layer
+from attncourse.grading.explain.layers import neutral, of_layer, unsteady
 from attncourse.grading.explain.lengths import wrong_lengths
 from attncourse.grading.explain.maps import of_map
 from attncourse.grading.explain.masks import wrong_pair
@@ -80,6 +80,7 @@ ORDER: tuple[Explainer, ...] = (
     lost_gradient,
     cut_gradient,
     too_large,
+    unsteady,
     multiplied,
     related,
     wrong_lengths,

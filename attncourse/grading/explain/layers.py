@@ -12,6 +12,23 @@ from attncourse.grading.explain.maps import of_mixing
 from attncourse.grading.layers_judge import Layers, draw, split
 
 
+def unsteady(asked: Asked) -> str:
+    """Random numbers where there is nothing to draw: in evaluation the same x gives two results."""
+    if not _names(asked):
+        return ""
+    label, sizes, shape, _ = _first(asked)
+    x, layer = draw("x", (*shape, sizes[0]), asked.seed, label), asked.answer(*sizes).eval()
+    case = asked.judge.calls(shape[1], asked.seed)[0]
+    with torch.no_grad():
+        once, again = (layer(x, *case.args, **case.kwargs) for _ in range(2))
+    return (
+        "In evaluation each call gives another result: random numbers, such as those of dropout, "
+        "belong to training only."
+        if difference(once, again)
+        else ""
+    )
+
+
 def neutral(asked: Asked) -> str:
     """The parameter with which the layer is wrong, and right without."""
     for name in _names(asked):

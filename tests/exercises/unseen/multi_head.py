@@ -206,7 +206,7 @@ for words, step, changed in (
     ("large ones do not", "normalize", lambda s: s.clamp(-1e4, 1e4).softmax(-1)),
     ("right to about two digits", "normalize", lambda s: s.bfloat16().softmax(-1).float()),
     ("Another share of the weights is dropped", "drop", lambda layer, w: F.dropout(w, 0.1, layer.training)),
-    ("Dropout is always on", "drop", lambda layer, w: F.dropout(w, layer.dropout.p)),
+    ("such as those of dropout", "drop", lambda layer, w: F.dropout(w, layer.dropout.p)),
     ("Another share of the weights is dropped", "drop", lambda layer, w: F.dropout(w, 0.5, layer.training)),
     ("A hidden key has a weight", "drop", lambda layer, w: F.alpha_dropout(w, layer.dropout.p, layer.training)),
     ("so positions mix", "put", lambda x: x.reshape(len(x), x.size(2), -1)),

@@ -199,10 +199,6 @@ EXERCISE = Exercise(
             "Dropout is drawn twice; return the draw that was used.",
             lambda w, s, x: x.rest.dropout(s.softmax(-1)),
         ),
-        RIGHT.but(
-            "Dropout is always on; it belongs to training only.",
-            finish=lambda w, x: F.dropout(w, x.rest.dropout.p),
-        ),
         RIGHT.but("Dropout is gone; the layer must still train as it did.", finish=lambda w, x: w),
         RIGHT.but(
             "The heads are merged without a transpose, so positions mix.",
