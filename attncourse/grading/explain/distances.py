@@ -1,4 +1,4 @@
-"""Products of tokens with the rows of a table of distances: which token met which row, for which pair?"""
+"""Tokens times the rows of a table of distances: which token met which row, for which pair?"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class Met(NamedTuple):
 
 
 def met(token: str) -> Callable[[Asked], str]:
-    """An explainer for scores (b, h, n, m), products of tokens (b, h, t, d) and rows (h, 2 span, d).
+    """An explainer for products (b, h, n, m) of tokens (b, h, t, d) and rows (h, 2 span, d).
 
     Args:
         token: "query" or "key".
@@ -87,7 +87,8 @@ def _rows(call: Wrong, wrong: list[Met]) -> str:
     rules = (
         ("below 0", lambda x: x < 0), ("above 0", lambda x: x > 0), ("0", lambda x: x == 0),
         ("below -span", lambda x: x < -span), ("of -span and less", lambda x: x <= -span),
-        ("of span and more", lambda x: x >= span), ("of span - 1 and more", lambda x: x >= span - 1),
+        ("of span and more", lambda x: x >= span),
+        ("of span - 1 and more", lambda x: x >= span - 1),
         ("outside the table", lambda x: not -span <= x < span),
     )  # fmt: skip
     which = next((name for name, rule in rules if seen == set(filter(rule, distances))), "")

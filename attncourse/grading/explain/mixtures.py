@@ -1,4 +1,4 @@
-"""Of which tables is a result the sum, and with which factors? For states, and other sums of named values."""
+"""Of which tables is a result the sum, and with which factors? For states and other sums."""
 
 from collections.abc import Callable, Sequence
 from inspect import signature
@@ -14,10 +14,10 @@ COARSE = 5e-3  # of factors that were rounded
 
 
 def mixture(*names: str) -> Callable[[Asked], str]:
-    """An explainer that tells the factors of the first wrong result, where these values add up to it.
+    """An explainer that tells the factors of the first wrong result, if these values add up to it.
 
     Args:
-        names: of arguments, and of values of the right `Dataflow`, that have the shape of the result.
+        names: of arguments, and of values of the right `Dataflow`, of the shape of the result.
     """
 
     def explainer(asked: Asked) -> str:

@@ -137,7 +137,7 @@ def bucket(up=torch.ceil, most=lambda b: b - 1, last=lambda f: f - 1):
 
 right("log_bucket", bucket())
 right("log_bucket", lambda *x: bucket()(*x).int())
-wrong("log_bucket", "far distances", "17 belongs to 17", bucket(torch.floor))
+wrong("log_bucket", "rounded down", bucket(torch.floor))
 wrong("log_bucket", "furthest - 1 and more", bucket(most=lambda b: b))
 wrong("log_bucket", "taken as it is", bucket(last=lambda f: f))
 

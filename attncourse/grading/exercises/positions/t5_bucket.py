@@ -7,7 +7,7 @@ import torch
 from attncourse import spec
 from attncourse.grading.dataflow import Value, dataflow, value
 from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.explain.places import apart
+from attncourse.grading.explain.buckets import sides
 from attncourse.grading.inputs import seeded
 from attncourse.grading.mistake import Mistake
 
@@ -55,41 +55,16 @@ def right(distance, buckets, furthest):
     return bucket + half * after
 
 
-def sides(asked):
-    """On which side and how far away distances with wrong buckets are, and what is wrong."""
-    rows = []  # of each wrong bucket: the distance, e, furthest, the right bucket, the wrong one
-    for x in asked.shaped:
-        distance, buckets, furthest = x.case.args
-        wrong = apart(x.expected, x.seen)
-        columns = (t[wrong].tolist() for t in (distance, x.expected, x.seen))
-        rows += [(d, buckets // 4, furthest, *both) for d, *both in zip(*columns, strict=True)]
-    (d, e, furthest, asks, got), *_ = rows
-    places = (
-        ("nearer than e", all(abs(x) < near for x, near, *_ in rows)),
-        ("beyond furthest", all(abs(x) > most for x, _, most, *_ in rows)),
-        ("from e to furthest", all(near <= abs(x) <= most for x, near, most, *_ in rows)),
-        ("of e and further", all(abs(x) >= near for x, near, *_ in rows)),
-    )
-    signs = (
-        ("below 0", all(x < 0 for x, *_ in rows)),
-        ("of 0 and more", all(x >= 0 for x, *_ in rows)),
-    )
-    kinds = [next((name for name, true in of if true), "") for of in (signs, places)]
-    only = " and ".join(filter(None, kinds))
-    how = {seen > right for *_, right, seen in rows}
-    size = "" if len(how) > 1 else f", all of them too {'large' if how.pop() else 'small'}"
-    what = f"Only buckets of distances {only} are wrong" if only else "Buckets are wrong"
-    return (
-        f"{what}{size}: with {4 * e} buckets and furthest {furthest}, distance {d} gets "
-        f"bucket {got:g}; it should get {asks}."
-    )
-
-
 EXERCISE = Exercise(
     name="t5_bucket",
     judge=Calls(definition, cases, gradients=False),
     right=right,
-    explain=(sides,),
+    explain=(sides(
+        ("nearer than e", lambda x, buckets, furthest: x < buckets // 4),
+        ("beyond furthest", lambda x, buckets, furthest: x > furthest),
+        ("from e to furthest", lambda x, buckets, furthest: buckets // 4 <= x <= furthest),
+        ("of e and further", lambda x, buckets, furthest: x >= buckets // 4),
+    ),),
     ideas=[
         Mistake("Both sides share their buckets; keys that come after use the second half.",
                 lambda x, b, f: right(x.abs(), b, f)),
