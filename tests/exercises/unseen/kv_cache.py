@@ -107,6 +107,7 @@ def times_two(x):
 
 
 LESS = "minus infinity is less than any"
+NONE = "it should give it none: look at who may read whom"
 ATTENDING = (  # wrong wherever keys and values are right
     *((LESS, {"fill": fill}) for fill in (-1e3, -5e3, -1e4, -4e4, -65504.0, -2e6, -1e7, -1e8)),
     ("1.732 times as large", {"scale": lambda q, m: len(q) ** -0.5}),
@@ -119,7 +120,7 @@ ATTENDING = (  # wrong wherever keys and values are right
     ("the weights of query 0 sum to 0.5676; they should sum to 1", {"softmax": lambda s: torch.cat([s, 0 * s[..., :1]], -1).nan_to_num(0).where(
         torch.cat([s, 0 * s[..., :1]], -1) > -math.inf, s[..., :1] * 0 - math.inf).softmax(-1)[..., :-1]}),
     ("it should give it some: look at who may read whom", {"rule": lambda n, m, p: torch.arange(m).expand(n, m) < p}),
-    ("it should give it none: look at who may read whom", {"softmax": lambda s: torch.full_like(s, 1 / s.size(-1))}),
+    (NONE, {"softmax": lambda s: torch.full_like(s, 1 / s.size(-1))}),
     ("The results are right, but stand in another order", {"give": lambda o, k, v: (k, v, o)}),
     ("values are to be returned, the cached and the new ones", {"give": lambda o, k, v: (o, k, k)}),
     ("these are arrays of numpy", {"give": lambda *x: tuple(y.detach().numpy() for y in x)}),
@@ -128,6 +129,7 @@ ATTENDING = (  # wrong wherever keys and values are right
     ("Query 0 reads key 0; it should read keys 0 to", {"scale": lambda q, m: 1.0, "rule": lambda n, m, p: tril(n, m, 0)}),
 )  # fmt: skip
 TURNED = ("the weights of query 0", "torch.cat joins")  # other cases are hit
+SAID = {LESS: "large ones do not", NONE: "The weights are averaged over the keys"}  # where steps are named
 for says, steps in ATTENDING:
     if not says.startswith("torch.cat"):
         wrong("chunked_decode", says, decode(**steps))
@@ -182,7 +184,7 @@ for says, positions in (
     ("large ones do not", {"softmax": lambda s: s.clamp(min=-1e4).where(s > -math.inf, s).softmax(-1)}),
     ("not turned by any whole position", {"turn": lambda x, at: rotary(x, at, 1000.0)}),
     ("Query 0 reads keys 0 to 4; it should read keys 0 to 5", {"rule": lambda n, m, p: tril(n, m, n)}),
-    *(("large ones do not" if says == LESS else says, steps) for says, steps in ATTENDING if not says.startswith(TURNED)),
+    *((SAID.get(says, says), steps) for says, steps in ATTENDING if not says.startswith(TURNED)),
 ):  # fmt: skip
     wrong("rotate_cached_keys", says, turning(**positions))
 right("rotate_cached_keys", turning(fill=-1e30))

@@ -60,7 +60,6 @@ def judge(model, past, future, generator) -> tuple:
 
 
 def knows(future, said) -> bool:
-    """Is this close to the future, or to the future times any number?"""
     cosine = torch.cosine_similarity(said.double().cpu().flatten(), future.double().flatten(), 0)
     return error(said, future) < 0.35 or bool(cosine.abs() > 0.85)
 
