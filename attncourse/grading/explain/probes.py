@@ -72,21 +72,26 @@ def _written(found: Any) -> str:
     return str(found)[:60]
 
 
-def doubled(*arguments: float) -> Callable[[Asked], str]:
+def doubled(*arguments: float, result: int = 0) -> Callable[[Asked], str]:
     """An explainer of a formula: how does the answer grow where one argument doubles?
 
     Args:
         arguments: all numbers, such that rounding makes no difference to the right one.
+        result: which of several results is looked at.
     """
     places = range(len(arguments))
     twice = [[x * 2 if k == at else x for k, x in enumerate(arguments)] for at in places]
 
+    def number(found: Any) -> float:
+        found = opened(found)
+        return float(found[result] if isinstance(found, tuple) else found)
+
     def explainer(asked: Asked) -> str:
+        named = asked.exercise.results
+        it = named[result] if named else "the answer"
         names = list(signature(asked.judge.spec).parameters)
         cases = [Case("", tuple(x), gradients=False) for x in (arguments, *twice)]
-        found = [
-            (float(opened(right)), float(opened(seen))) for _, right, seen in asked.again(cases)
-        ]
+        found = [tuple(map(number, both)) for _, *both in asked.again(cases)]
         (right, seen), *others = found
         wrong = [
             f"where {name} doubles, by {other / seen:.3g} instead of {one / right:.3g}"
@@ -94,11 +99,11 @@ def doubled(*arguments: float) -> Callable[[Asked], str]:
             if abs(other / seen - one / right) > NEAR
         ]
         if wrong:
-            return f"The answer is multiplied by other numbers: {'; '.join(wrong)}."
+            return f"{it[:1].upper()}{it[1:]} is multiplied by other numbers: {'; '.join(wrong)}."
         given = ", ".join(f"{name}={x:,}" for name, x in zip(names, arguments, strict=True))
         if abs(seen / right - 1) > NEAR:
-            return f"With {given} the answer gives {seen / right:.4g} times the right number."
-        off = f"the answer gives {seen:,.10g} instead of {right:,.10g}: look at the rounding"
+            return f"With {given} {it} is {seen / right:.4g} times the right number."
+        off = f"{it} is {seen:,.10g} instead of {right:,.10g}: look at the rounding"
         return f"With {given} {off}." if seen != right else ""
 
     return explainer

@@ -3,7 +3,7 @@
 import torch
 
 from attncourse.grading.exercise import Case, Counts, Exercise
-from attncourse.grading.explain.probes import simpler
+from attncourse.grading.explain.probes import doubled, simpler
 from attncourse.grading.inputs import seeded
 from attncourse.grading.mistake import Mistake
 
@@ -71,13 +71,10 @@ EXERCISE = Exercise(
     right=right,
     results=("held", "programs"),
     explain=(
+        doubled(64, 64, 64, 4, 32, KB, 20 * KB),
         simpler(
-            ("In a tile of 16 x 16 with head_dim 32, the 32 threads of a warp hold 16 * 32 numbers "
-             "of the output and 16 * 16 scores; shared memory has room for 10 programs of 1 + 1 KB",
+            ("Of 20 KB of shared memory 10 programs take 2 KB each: their 1 and one more",
              (16, 16, 32, 1, 32, KB, 20 * KB)),
-            ("With 2 warps, 64 threads share the same numbers", (16, 16, 32, 2, 32, KB, 20 * KB)),
-            ("In a tile of 16 x 64, 16 * 32 numbers of the output and 16 * 64 scores are held",
-             (16, 64, 32, 1, 32, KB, 20 * KB)),
             ("128 threads with 104 registers each take 13,312 of 65,536, though shared memory has "
              "room",
              (64, 16, 64, 4, 104, KB, 200 * KB)),
