@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from attncourse.grading.answer import RemoteAnswer
-from attncourse.grading.compare import difference
+from attncourse.grading.compare import Described, difference
 from attncourse.grading.inputs import seeded
 from attncourse.grading.judges import Calls, differences, expected_of
 from attncourse.grading.observe import run
@@ -38,7 +38,7 @@ class Budget:
             seen = answer.within(self.mib * MIB, *args)
         except (Exception, SystemExit) as error:
             why = f": {error}" if isinstance(error, MemoryError) else ""
-            return f"with large inputs, {self.mib} MiB beyond them are not enough{why}"
+            return Described(f"with large inputs, {self.mib} MiB beyond them are not enough{why}")
         wrong = difference(self.expected(*args), seen)
         return f"with large inputs, {wrong}" if wrong else True
 

@@ -46,7 +46,7 @@ def wrong_results(asked: Asked) -> str:
     }
     right = [name for name, of in wrong.items() if not of]
     everywhere = all(len(of) == len(calls) for of in wrong.values())
-    if not right and everywhere and not any(factors.values()):
+    if len(right) == count or not right and everywhere and not any(factors.values()):
         return ""
     good = f"Right in all calls: {' and '.join(right)}. " if right else ""
     bad = [_how_wrong(name, wrong[name], calls, factors[name]) for name in names if wrong[name]]
