@@ -65,17 +65,9 @@ EXERCISE = Exercise(
     measures=("memory",),
     ideas=[
         RIGHT.but(
-            "is_causal shows key 0 alone; the new token may read all keys.",
-            given=lambda *args: Given(*args, 0),
-        ),
-        RIGHT.but(
             "is_causal counts the folded heads as positions: head h then reads tokens 0 to h; it "
             "may read all.",
             given=lambda q, k, v: Given(q, k, v, triangle(q.size(1), k.size(2), 0)[:, None]),
-        ),
-        RIGHT.but(
-            "The last token is left out; its keys and values are in the cache already.",
-            given=lambda q, k, v: Given(q, k[:, :, :-1], v[:, :, :-1]),
         ),
     ],
 )

@@ -66,10 +66,6 @@ EXERCISE = Exercise(
             mask_of_folded_rows,
         ),
         RIGHT.but(
-            "The causal mask is applied whether is_causal is True or not.",
-            given=lambda q, k, v, _: given(q, k, v, True),
-        ),
-        RIGHT.but(
             "repeat(heads, 1, 1) lays the samples side by side, so heads read other samples.",
             given=laid_side_by_side,
         ),

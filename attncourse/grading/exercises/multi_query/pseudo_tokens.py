@@ -72,29 +72,12 @@ EXERCISE = Exercise(
     measures=("gradients", "parameters"),
     ideas=[
         RIGHT.but(
-            "This is the code as found: kv_proj is as wide as all heads, and the reshape makes a "
-            "token of every slice. One KV head is head_dim wide.",
-            **RIGHT.stores(kv_heads=lambda heads: heads),
-            **RIGHT.reads(
-                kv=lambda layer, x: (
-                    t.reshape(len(x), -1, layer.head_dim) for t in halves(layer, x)
-                )
-            ),
-        ),
-        RIGHT.but(
             "The values are taken first; the first head_dim rows of kv_proj make the key.",
             **RIGHT.reads(kv=lambda layer, x: halves(layer, x)[::-1]),
         ),
         RIGHT.but(
             "Keys and values are interleaved; the first head_dim rows of kv_proj make the key.",
             **RIGHT.reads(kv=lambda layer, x: [layer.kv_proj(x)[..., k::2] for k in (0, 1)]),
-        ),
-        RIGHT.but(
-            "attn_mask is taken for a causal one, whatever it says; use its entries.",
-            **RIGHT.reads(mask=lambda m: torch.ones_like(m).tril()),
-        ),
-        RIGHT.but(
-            "attn_mask is transposed; its rows are queries.", **RIGHT.reads(mask=lambda m: m.T)
         ),
     ],
 )

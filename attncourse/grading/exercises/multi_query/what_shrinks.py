@@ -62,15 +62,6 @@ EXERCISE = Exercise(
         Mistake(
             "Not everything shrinks by the number of heads: only the cache does.", (8, 8, 8, 8)
         ),
-        Mistake("The parameters become 2 D^2 (1 + 1/8), not 3 D^2.", (8, 4 / 3, 1, 1)),
-        Mistake(
-            "The parameters become 2 D^2 (1 + 1/8); the two thin projections do not vanish.",
-            (8, 2, 1, 1),
-        ),
-        Mistake(
-            "Only one thin projection is counted; key and value have one each.",
-            (8, 4 / (2 + 1 / 8), 1, 1),
-        ),
         Mistake(
             "Keys and values both shrink by 8; together they shrink by 8 as well, not by 16.",
             (16, 16 / 9, 1, 1),
@@ -80,9 +71,5 @@ EXERCISE = Exercise(
             (1 / 8, 9 / 16, 1, 1),
         ),
         Mistake("A number that stays has factor 1, not 0.", (8, 16 / 9, 0, 0)),
-        Mistake(
-            "This is the part that is saved; the question is how many times smaller.",
-            (7 / 8, 7 / 16, 0, 0),
-        ),
     ],
 )
