@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable
 
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.explain.counts import of_number
-from attncourse.grading.explain.decoders import alone, cached, decoded
+from attncourse.grading.explain.decoders import cached, decoded, mixed_samples
 from attncourse.grading.explain.errors import meaning_of_errors
 from attncourse.grading.explain.gradients import changed_input, cut_gradient, lost_gradient
 from attncourse.grading.explain.hidden import finite_fill
@@ -98,7 +98,7 @@ ORDER: tuple[Explainer, ...] = (
     of_map,
     of_number,
     some_right,
-    alone,
+    mixed_samples,
     missing_step,
     wrong_results,
     only_call,

@@ -85,7 +85,7 @@ def _with_identity(case: Case, names: list[str]) -> Case:
     return replace(case, args=args, gradients=False)
 
 
-def alone(asked: Asked) -> str:
+def mixed_samples(asked: Asked) -> str:
     """Samples that get another result alone than in their batch: the first of them."""
     if not asked.exercise.axes or not asked.exercise.axes[0].startswith("b "):
         return ""
