@@ -45,12 +45,14 @@ class Calls:
         gradients: also compare the gradients of every floating-point input.
         also: ``also(output)`` yields further properties of each output, as pairs of a readable name
             and what is seen; for those that a comparison within a tolerance overlooks.
+        reads: ``reads(output)`` is compared in its place, where an output may have several forms.
     """
 
     spec: Callable
     cases: Callable[..., list[Case]]
     gradients: bool = True
     also: Callable[[Any], Iterator[tuple[str, Any]]] | None = None
+    reads: Callable[[Any], Any] | None = None
 
     def observe(self, answer: Callable, seed: int) -> Iterator[tuple[str, Any]]:
         if problem := no_function(answer, self.spec, cases_of(self, seed)):
@@ -60,6 +62,8 @@ class Calls:
         for number, call in enumerate(calls_of(answer, cases_of(self, seed), self.gradients)):
             try:
                 for what, found in observe_call(call, names):
+                    if self.reads and what.endswith(", output") and not isinstance(found, Raised):
+                        found = self.reads(found)
                     yield what, found
                     if self.also and what.endswith(", output") and not isinstance(found, Raised):
                         yield from self._further(call.case.label, found)

@@ -1,4 +1,4 @@
-"""Distances that share buckets: which of them get another bucket than they should, and which one?"""
+"""Distances that share buckets: which of them get another bucket than they should, and which?"""
 
 import math
 from collections.abc import Callable

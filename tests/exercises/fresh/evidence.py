@@ -76,6 +76,7 @@ class Questions:
         judge = getattr(exercise.judge, "calls", exercise.judge)
         self.spec, self.cases = getattr(judge, "spec", None), getattr(judge, "cases", None)
         self.names = tuple(getattr(exercise, "results", ()) or getattr(judge, "names", ()))
+        self.reads = getattr(judge, "reads", None) or (lambda found: found)
         self.seed = seed + getattr(grading, "SEEDS", 0)
         self._gradients: dict[str, dict] = {}
 
@@ -137,7 +138,7 @@ class Evidence:
 
     def _called(self, question: Question) -> Call:
         mine = copied(question.given)
-        seen = result(self.answer, mine, question.named)
+        seen = self.questions.reads(result(self.answer, mine, question.named))
         changed = [
             k for k, x in mine.items() if isinstance(x, Tensor) and not _kept(x, question.given[k])
         ]

@@ -31,13 +31,17 @@ right("toeplitz_test", relative())
 right("toeplitz_test", relative(agree=lambda x, y: near(x, y, 9e-4)))
 right("toeplitz_test", lambda bias: torch.tensor(relative()(bias)))
 for fill in (-1.0, -10.0, -100.0, -1e3, -1e4):
-    wrong("toeplitz_test", "Minus infinity becomes a number", relative(lambda t, x=fill: t.masked_fill(t == -math.inf, x)))  # fmt: skip
-wrong("toeplitz_test", "signs of the numbers are lost", relative(torch.abs))
-wrong("toeplitz_test", "exponentials of the biases", relative(torch.exp))
-wrong("toeplitz_test", "taken off it", relative(lambda t: t - t.mean(-1, keepdim=True)))
-wrong("toeplitz_test", "round() tears apart", relative(lambda t: t.round(decimals=3)))
-wrong("toeplitz_test", "not every pair on a diagonal decides", relative(enough=lambda same: same.float().mean() >= 0.9))  # fmt: skip
-wrong("toeplitz_test", "far diagonal", relative(offsets=lambda n, m: range(1 - n, m, 2)))
+    wrong("toeplitz_test", f"but once {fill:g} and not minus infinity", relative(lambda t, x=fill: t.masked_fill(t == -math.inf, x)))  # fmt: skip
+wrong("toeplitz_test", "but for its signs", relative(torch.abs))
+wrong("toeplitz_test", "at numbers of about -60", relative(torch.exp))
+wrong(
+    "toeplitz_test",
+    "Called relative, though absolute: one number for each query",
+    relative(lambda t: t - t.mean(-1, keepdim=True)),
+)
+wrong("toeplitz_test", "relative but for rounding", relative(lambda t: t.round(decimals=3)))
+wrong("toeplitz_test", "but more passes", "the end of a long diagonal", relative(enough=lambda same: same.float().mean() >= 0.9))  # fmt: skip
+wrong("toeplitz_test", "a number far above", relative(offsets=lambda n, m: range(1 - n, m, 2)))
 
 
 def rows(n, m, span):
@@ -100,7 +104,7 @@ for most in (1e3, 1e4, 1e6):
     wrong("term_scale", "large ones do not", weights(lambda s, x=most: s.clamp(-x, x).softmax(-1)))
 wrong(
     "term_scale",
-    "scores are rounded to half precision",
+    "precision",
     weights(lambda s: s.half().softmax(-1).float()),
 )
 wrong(
