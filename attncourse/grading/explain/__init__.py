@@ -55,6 +55,7 @@ from attncourse.grading.explain.relations import (
 )
 from attncourse.grading.explain.shapes import (
     of_another_type,
+    one_of_several,
     packed,
     reordered,
     reshaped,
@@ -71,6 +72,7 @@ ORDER: tuple[Explainer, ...] = (
     stored,
     meaning_of_errors,
     uncalled,
+    one_of_several,
     packed,
     reordered,
     reshaped,

@@ -38,6 +38,18 @@ def packed(asked: Asked) -> str:
     return f"The numbers are right, but this is {parcel}; return a tensor." if known else ""
 
 
+def one_of_several(asked: Asked) -> str:
+    """One of several results, which is right, without the others."""
+    names, found = asked.exercise.results, set()
+    for call in asked.far:
+        if not names or not isinstance(call.expected, tuple) or not plain(call.seen):
+            return ""
+        found.add(next((k for k, x in enumerate(call.expected) if same(x, call.seen)), None))
+    if len(found) != 1 or None in found:
+        return ""
+    return f"Only {names[found.pop()]} is returned; return {', '.join(names[:-1])} and {names[-1]}."
+
+
 def _parcel(expected: Tensor, seen: Any) -> str:
     """What the right tensor is wrapped in; '' where something else is wrong."""
     if isinstance(seen, tuple):

@@ -4,8 +4,8 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.explain.asked import Asked
 from attncourse.grading.inputs import far_below_zero, normal, seeded
-from attncourse.grading.mistake import Mistake
 from attncourse.grading.recipe import Given, Recipe, hide
 
 
@@ -57,6 +57,17 @@ RIGHT = Recipe(given, mask=with_sink, finish=lambda weights, x: weights[..., :-1
 PLAIN = {"mask": hide, "finish": lambda weights, x: weights}  # no column is appended
 
 
+def nothing_left(asked: Asked) -> str:
+    """The weights of all queries add up to 1 or to 0, though the sink should take a share."""
+    sums = [call.seen[1].double().nan_to_num(0.0).sum(-1) for call in asked.shaped]
+    asks = asked.shaped[0].expected[1].sum(-1)
+    if not ((asks > 0.01) & (asks < 0.99) & (sums[0] > 0.99)).any():
+        return ""
+    if not all(((x - x.round()).abs() < 1e-3).all() for x in sums):
+        return ""
+    return "The weights of a query add up to 1, so that nothing is left to the sink."
+
+
 def sinks(change):
     """The same, with other sinks."""
     return {"given": lambda q, k, v, sink, seen: given(q, k, v, change(sink, q), seen)}
@@ -69,9 +80,9 @@ EXERCISE = Exercise(
     right=RIGHT,
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
+    explain=(nothing_left,),
     measures=("gradients",),
     ideas=[
-        RIGHT.but("The sink is not used: this is plain attention.", **PLAIN),
         RIGHT.but("The sink is added to all scores of its head; a softmax does not notice that.",
                   mask=lambda s, x: hide(s, x) + x.rest[:, None, None], finish=PLAIN["finish"]),
         RIGHT.but("The weights are multiplied by the sigmoid of the sink; what the sink takes "
@@ -79,22 +90,9 @@ EXERCISE = Exercise(
                   finish=lambda w, x: w.nan_to_num(0.0) * x.rest.sigmoid()[:, None, None]),
         RIGHT.but("The sink is scaled as if it were a dot product; it is a score already.",
                   **sinks(lambda sink, q: sink * q.size(-1) ** -0.5)),
-        RIGHT.but("The sign of the sink is turned: a high one should take much.",
-                  **sinks(lambda sink, q: -sink)),
-        RIGHT.but("All heads get the sink of the first; each has its own.",
-                  **sinks(lambda sink, q: sink[:1].expand_as(sink))),
         RIGHT.but("The sink is used as exp(sink); it is a score, of which the softmax takes exp.",
                   **sinks(lambda sink, q: sink.exp())),
-        RIGHT.but("The sink stands in front of the keys, but the last column is dropped.",
-                  mask=lambda s, x: torch.cat([column(s, x.rest), hide(s, x)], -1)),
         RIGHT.but("The weights are made to sum to 1 again, so that the sink takes nothing.",
                   finish=lambda w, x: w[..., :-1] / w[..., :-1].sum(-1, keepdim=True)),
-        RIGHT.but("Sinks below 0 are set to 0; a sink may be any number.",
-                  **sinks(lambda sink, q: sink.relu())),
-        RIGHT.but("The output is right, but the returned weights have a column for the sink; "
-                  "return those of the keys.",
-                  finish=lambda w, x: w, mix=lambda w, x: w[..., :-1] @ x.value),
-        Mistake("A causal mask is put in as well; which keys a query reads is told by the mask "
-                "that is given.", lambda q, k, v, sink, seen: RIGHT(q, k, v, sink, seen.tril())),
     ],
 )  # fmt: skip
