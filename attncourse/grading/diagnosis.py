@@ -19,7 +19,7 @@ from attncourse.grading.explain.asked import OUTPUT, Asked, Wrong
 from attncourse.grading.explain.steps import first_missing
 from attncourse.grading.judges import Calls
 from attncourse.grading.mistake import Mistake
-from attncourse.grading.mistakes import ALL, mistakes_of
+from attncourse.grading.mistakes import mistakes_of
 from attncourse.grading.observe import calls_of, observe_call
 from attncourse.grading.recipe import Recipe
 
@@ -126,7 +126,7 @@ class Diagnosis:
         """The mistakes that change one step of the right answer, in the first call of the judge."""
         right, judge = self.exercise.right, self.exercise.judge
         if isinstance(right, Recipe):
-            return mistakes_of(right, *ALL)
+            return mistakes_of(right)
         if isinstance(right, Dataflow):
             return slips_of(right, getattr(judge, "calls", judge).listed(self.seed)[0])
         return []
@@ -192,15 +192,3 @@ def alike(one: Any, other: Any) -> bool:
 def marked(seen: Observations) -> Marked:
     """Observations with their fingerprints."""
     return {what: (x, fingerprint(x)) for what, x in seen.items()}
-
-
-def pairs_of(mistakes: list[Mistake]) -> list[Mistake]:
-    """Any two of the mistakes that replace different steps, made at once."""
-    from dataclasses import replace
-    from itertools import combinations
-
-    return [
-        Mistake(f"{one.says} {other.says}", replace(one.answer, **other.steps))
-        for one, other in combinations([mistake for mistake in mistakes if mistake.steps], 2)
-        if not one.steps.keys() & other.steps.keys()
-    ]
