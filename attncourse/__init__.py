@@ -24,7 +24,7 @@ from attncourse.positions import rotary, sinusoidal
 from attncourse.steps import attention, scaled_dot_product_attention
 
 # The only place: pyproject.toml and the first cell of the notebooks read it here.
-__version__ = "0.7.0"
+__version__ = "0.8.0"
 
 __all__ = [
     "ATTENTION_TYPES",
