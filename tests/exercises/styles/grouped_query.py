@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from attncourse.grading.exercises.grouped_query.share_the_keys import RIGHT, projected, repeated
 from attncourse.grading.exercises.grouped_query.strided_checkpoint import moved
-from attncourse.grading.layers_judge import merge, split
+from attncourse.grading.layer_recipe import merge, split
 from styles import style
 
 style("who_reads_whom", tuple(h // 3 for h in range(12)), name="by_division")

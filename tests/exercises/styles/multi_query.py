@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from attncourse.grading.exercises.multi_query.pseudo_tokens import RIGHT, halves
-from attncourse.grading.layers_judge import merge, split
+from attncourse.grading.layer_recipe import merge, split
 from styles import style
 
 for _name, _count in (

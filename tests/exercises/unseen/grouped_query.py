@@ -33,7 +33,7 @@ for words, join in (
     ("holds heads[0, 2, 0, 0, 0]", lambda x: merged(x.flip(1))),
     ("holds heads[0, 0, 3, 0, 0]", lambda x: merged(x.flip(2))),
     ("numbers only change places", lambda x: merged(x).cumsum(1)),
-    ("along the positions", lambda x: torch.cat(list(x.flatten(1, 2).unbind(1)), 1)),
+    ("axis of tokens is 60 long instead of 5", lambda x: torch.cat(list(x.flatten(1, 2).unbind(1)), 1)),
     ("an input is changed in place: heads", lambda x: (merged(x).clone(), x.zero_())[0]),
     ("100,000", lambda x: merged(x).half().float()),
     ("axes of size 1 are missing", lambda x: merged(x).squeeze()),

@@ -130,7 +130,7 @@ def without_bias(name):
 
 for says, changed in (
     ("unexpected keyword argument 'attn_mask'", {"forward": lambda self, x, mask=None: Shared.forward(self, x, mask)}),
-    ("attn_mask is transposed", {"hide": lambda self, s, m: s.masked_fill(~m.T, -math.inf)}),
+    ("it should read keys 0, 2 to 4", {"hide": lambda self, s, m: s.masked_fill(~m.T, -math.inf)}),
     *(("minus infinity is less than any", {"hide": lambda self, s, m, f=f: s.masked_fill(~m, f)}) for f in (-1e4, -4e4, -1e7, -1e8)),
     ("times as large as they should be", {"scale": lambda self: (2 * self.head_dim) ** -0.5}),
     ("the weights of query 5 sum to", {"weigh": lambda self, s: s.relu()}),

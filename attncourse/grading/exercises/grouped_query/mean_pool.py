@@ -56,30 +56,6 @@ EXERCISE = Exercise(
     explain=(sums_of_rows("x"),),
     measures=("gradients",),
     ideas=[
-        Mistake(
-            "The heads of a group are added up, not averaged.",
-            lambda x, h, g: right(x, h, g) * (h // g),
-        ),
-        Mistake(
-            "The largest number of the group is kept; average all of them.",
-            lambda x, h, g: grouped(x, h, g).amax(1).flatten(0, 1),
-        ),
-        Mistake(
-            "The groups are strided: heads 0, G, 2 G ... are averaged; neighbours share a group.",
-            lambda x, h, g: x.unflatten(0, (h // g, g, -1)).mean(0).flatten(0, 1),
-        ),
-        Mistake(
-            "num_kv_heads is taken as the size of a group; it is the number of groups.",
-            lambda x, h, g: right(x, h, h // g),
-        ),
-        Mistake(
-            "Neighbouring rows are averaged; the same row of different heads belongs together.",
-            lambda x, h, g: x.unflatten(0, (-1, h // g)).mean(1),
-        ),
-        Mistake(
-            "The mean is repeated for every head of the group; return it once.",
-            lambda x, h, g: grouped(x, h, g).mean(1).repeat_interleave(h // g, 0).flatten(0, 1),
-        ),
         Mistake("The columns of the matrix are cut into heads; heads are rows.", of_columns),
     ],
 )

@@ -4,7 +4,8 @@ from torch import nn
 
 from attncourse import spec
 from attncourse.grading.exercise import Case, Exercise
-from attncourse.grading.layers_judge import LayerRecipe, Layers, far_apart, merge, split
+from attncourse.grading.layer_recipe import LayerRecipe, merge, split
+from attncourse.grading.layers_judge import Layers, far_apart
 from attncourse.grading.recipe import Given
 
 SIZES = (  # special, embed_dim and heads and KV heads, samples and tokens, how loud
@@ -68,15 +69,6 @@ EXERCISE = Exercise(
     measures=("gradients", "parameters"),
     ideas=[
         RIGHT.but(
-            "This is the code as found: k_proj and v_proj make H heads, so nothing is shared. They "
-            "must make G heads.",
-            **RIGHT.stores(made=lambda heads, kv_heads: heads),
-        ),
-        RIGHT.but(
-            "is_causal is turned around: True means that position i reads positions 0 to i.",
-            given=lambda layer, x, is_causal=False: given(layer, x, not is_causal),
-        ),
-        RIGHT.but(
             "The groups still stand before the positions when the heads are joined, so positions "
             "mix.",
             answer=lambda o, w, s, x: x.rest.out_proj(
@@ -88,15 +80,6 @@ EXERCISE = Exercise(
         RIGHT.but(
             "The heads are joined without a transpose, so positions mix.",
             answer=lambda o, w, s, x: x.rest.out_proj(o.reshape(len(o), o.size(2), -1)),
-        ),
-        RIGHT.but(
-            "The heads are split without a transpose, so each head holds several positions.",
-            **RIGHT.reads(
-                project=lambda layer, x: (
-                    t.transpose(1, 2).reshape(len(x), -1, x.size(1), layer.head_dim)
-                    for t in projected(layer, x)
-                )
-            ),
         ),
     ],
 )

@@ -10,7 +10,7 @@ from attncourse import spec
 from attncourse.grading.compare import difference
 from attncourse.grading.exercise import Exercise, Facts
 from attncourse.grading.inputs import sized_cases
-from attncourse.grading.layers_judge import merge, split
+from attncourse.grading.layer_recipe import merge, split
 from attncourse.grading.mistake import Mistake
 
 CALLS = (  # special, b n width, rows of w_q and of w_k, a factor on x, num_heads, num_kv_heads

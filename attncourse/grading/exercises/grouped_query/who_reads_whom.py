@@ -56,21 +56,6 @@ EXERCISE = Exercise(
             "to a group.",
             [h // 4 for h in HEADS],
         ),
-        Mistake(
-            "Every query head has its own KV head here: that is multi-head attention.", list(HEADS)
-        ),
-        Mistake(
-            "All read KV head 0: that is multi-query attention; here there are 4 KV heads.",
-            [0] * 12,
-        ),
-        Mistake(
-            "Heads are counted from 0: this counts the KV heads from 1.",
-            [h // 3 + 1 for h in HEADS],
-        ),
         Mistake("h is divided by 3, but not rounded down: h // 3.", [h / 3 for h in HEADS]),
-        Mistake(
-            "These are the first query heads of the groups; asked are the KV heads.",
-            [h // 3 * 3 for h in HEADS],
-        ),
     ],
 )

@@ -7,7 +7,7 @@ import torch
 from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.parts import parts_of_scores
 from attncourse.grading.explain.places import only_loud
@@ -73,13 +73,13 @@ def root(d, r, c):
 def right(query, q_rotary, latent, k_rotary, w_k, w_v, root=root, cut_k=blocks, cut_v=blocks):
     of_keys, of_values = cut_k(w_k, query.size(1)), cut_v(w_v, query.size(1))
     absorbed = torch.einsum("bhd,hdc->bhc", query, of_keys)
-    asks = yield value("the absorbed queries: b h e", absorbed)
-    content = yield value(f"{CONTENT}: b h m", asks @ latent.mT)
-    rotary = yield value(f"{TURNED}: b h m", q_rotary @ k_rotary.mT)
+    asks = yield named("the absorbed queries: b h e", absorbed)
+    content = yield named(f"{CONTENT}: b h m", asks @ latent.mT)
+    rotary = yield named(f"{TURNED}: b h m", q_rotary @ k_rotary.mT)
     widths = query.size(-1), q_rotary.size(-1), latent.size(-1)
-    scores = yield value("the scores: b h m", (content + rotary) / root(*widths))
-    weights = yield value("the weights: b h m", scores.softmax, dim=-1)
-    mixed = yield value("the mixed latents: b h e", weights @ latent)
+    scores = yield named("the scores: b h m", (content + rotary) / root(*widths))
+    weights = yield named("the weights: b h m", scores.softmax, dim=-1)
+    mixed = yield named("the mixed latents: b h e", weights @ latent)
     return torch.einsum("bhc,hec->bhe", mixed, of_values), weights
 
 

@@ -5,11 +5,11 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.mixtures import mixture
 from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.layers_judge import split
+from attncourse.grading.layer_recipe import split
 from attncourse.grading.mistake import Mistake
 
 
@@ -67,13 +67,13 @@ def right(
     x, positions, w_q, w_qr, w_c, w_kr, w_k, num_heads, root=root,
     turn_q=rotary, turn_k=rotary, turn_latent=as_it_is, turn_content=as_it_is,
 ):  # fmt: skip
-    latent = yield value("the latents: b t e", turn_latent(x @ w_c.mT, positions))
-    keys = yield value("the cached rotary keys: b t d", turn_k(x @ w_kr.mT, positions))
+    latent = yield named("the latents: b t e", turn_latent(x @ w_c.mT, positions))
+    keys = yield named("the cached rotary keys: b t d", turn_k(x @ w_kr.mT, positions))
     asks = split(x @ w_qr.mT, num_heads)
-    asks = yield value("the turned rotary queries: b h n d", turn_q(asks, positions))
+    asks = yield named("the turned rotary queries: b h n d", turn_q(asks, positions))
     q, k = (turn_content(split(y, num_heads), positions) for y in (x @ w_q.mT, latent @ w_k.mT))
-    content = yield value(f"{CONTENT}: b h n m", q @ k.mT)
-    turned = yield value(f"{TURNED}: b h n m", asks @ keys[:, None].mT)
+    content = yield named(f"{CONTENT}: b h n m", q @ k.mT)
+    turned = yield named(f"{TURNED}: b h n m", asks @ keys[:, None].mT)
     widths = q.size(-1), asks.size(-1), latent.size(-1)
     return (content + turned) / root(*widths), latent, keys
 

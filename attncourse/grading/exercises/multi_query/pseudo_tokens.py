@@ -4,7 +4,8 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.exercise import Case, Exercise
-from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart, merge, split
+from attncourse.grading.layer_recipe import LayerRecipe, merge, split
+from attncourse.grading.layers_judge import Layers, draw, far_apart
 from attncourse.grading.recipe import Given, triangle
 
 SIZES = (  # special, embed_dim and num_heads, samples and tokens, how loud

@@ -1,4 +1,4 @@
-"""Exercise what_shrinks: cache, parameters, FLOPs and scores of 8 KV heads, divided by those of 1."""
+"""Exercise what_shrinks: cache, parameters, FLOPs and scores of 8 KV heads, beside those of 1."""
 
 import torch
 from torch import nn
