@@ -266,3 +266,16 @@ def not_a_number_is_no_difference(bias):
         return not any(((x - x[0]).abs() > 3e-4).any() for x in diagonals)
 
     return tuple(map(told, bias))
+
+
+CHANGES = ["nothing", "nothing", "nothing", "both", "both", "nothing", "both", "output", "both"]
+SLOPES = [-0.36, -0.24, 0.6, 0.0]
+style("beta", [*CHANGES, -0.36, -0.24, 0.6, 0], name="all in a row")
+style("beta", (CHANGES, torch.tensor(SLOPES)), name="a tensor of numbers")
+style("beta", [tuple(map(str.capitalize, CHANGES)), np.array(SLOPES)], name="numpy and capitals")
+style(
+    "beta",
+    (dict(zip("abcdefghi", CHANGES, strict=True)), {"0": -0.36, "1": -0.24, "2": 0.6, "beta": 0.0}),
+    name="dictionaries",
+)
+style("beta", (CHANGES, [torch.tensor(-0.36), -0.24, 0.6001, -1e-17]), name="rounded")

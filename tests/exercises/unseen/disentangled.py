@@ -147,7 +147,7 @@ wrong("log_bucket", "taken as it is", bucket(last=lambda f: f))
 
 WORDS = [*["nothing"] * 3, "both", "both", "nothing", "both", "output", "both"]
 right("beta", (WORDS, [-0.36, -0.24, 0.6, 0]))
-wrong("beta", "not all signs", (WORDS, [0.36, 0.24, 0.6, 0]))
+wrong("beta", "Not all signs are right", (WORDS, [0.36, 0.24, 0.6, 0]))
 wrong("beta", "0.5 times", (WORDS, [-0.18, -0.12, 0.3, 0]))
 wrong("beta", "two decimals", (WORDS, [-0.4, -0.2, 0.6, 0]))
 

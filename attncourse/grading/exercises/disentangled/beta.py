@@ -1,105 +1,110 @@
 """Exercise beta: what does a constant in the scores change, and what do other additions?"""
 
-import numpy as np
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 
-from attncourse.grading.mistake import Mistake
-from attncourse.grading.exercise import Accepted, Exercise, Mistakes
-from attncourse.grading.exercises.disentangled._additions import (
-    NAMES,
-    RIGHT,
-    VALUES,
-    WEIGHTS,
-    WHY,
-    Predictions,
-    facts,
+from attncourse.grading.compare import Close
+from attncourse.grading.exercise import Exercise, Facts
+from attncourse.grading.explain.asked import Asked
+from attncourse.grading.numerals import observe_number, opened
+
+WORDS = ("nothing", "output", "both")
+ADDED = (  # what is added, to what, what that changes, and why
+    ("a, one number, to all scores", "nothing",
+     "One number on all scores stands above and below the line of each row, and is divided out."),
+    ("b, one number for each head", "nothing",
+     "Each head has a softmax of its own, and within it this is one number, as in a."),
+    ("c, one number for each query", "nothing",
+     "A softmax runs over the keys of one query; for them this is one number, divided out."),
+    ("d, one number for each key", "both",
+     "It differs from key to key within a row, so it moves weight, and the output moves with it."),
+    ("e, one number for each distance i - j", "both",
+     "In one row the keys have several distances, so it moves weight, and the output with it."),
+    ("f, one vector, to all keys", "nothing",
+     "q . (k + c) = q . k + q . c, and q . c is one number for each query, which is divided out."),
+    ("g, one vector, to all queries", "both",
+     "(q + c) . k = q . k + c . k, and c . k is a number for each key: as in d, it moves weight."),
+    ("h, one vector, to all values", "output",
+     "Values are mixed by weights that are there, and sum to 1: the vector arrives whole."),
+    ("i, one number, to the scores of an off-by-one softmax", "both",
+     "The 1 in the denominator is not multiplied, so nothing is divided out: this one is learned."),
+)  # fmt: skip
+SCORES = tuple(f"gradient of score {k}" for k in range(3))
+NAMES = ("nine words and four numbers", *(what for what, *_ in ADDED), *SCORES, "gradient of beta")
+W, V = torch.tensor([[0.2, 0.3, 0.5], [1.0, 2.0, 4.0]], dtype=torch.float64)
+FIRST = W * (V - W @ V)  # a score moves its own weight by w (1 - w), and another one, u, by -u w
+RIGHT = [word for _, word, _ in ADDED], [*FIRST.tolist(), 0.0]
+LOOKS = (  # of the first three gradients: what they are, and the numbers
+    ("are w v; more of a score also takes weight from the other keys", W * V),
+    ("are v - output; they lack the weight of the key", V - W @ V),
+    ("are w (1 - w) v; the weights of the other keys shrink, too", W * (1 - W) * V),
+    ("are the weights; by these the output moves when a value moves, not a score", W),
+    ("are the values", V),
+    ("are 0; a score does move the output", 0 * V),
+    ("have the opposite order", FIRST.flip(0)),
+    ("have the opposite signs: more of the score of the largest value raises the output", -FIRST),
+    ("stand one place late: beta comes last", FIRST.roll(1).mul(torch.tensor([0, 1, 1]))),
 )
 
-LETTERS = "abcdefghi"
-CHANGES, SLOPES = RIGHT
-OUTPUT = sum(w * v for w, v in zip(WEIGHTS, VALUES, strict=True))
+
+def flattened(x: Any) -> list[Any]:
+    """All that stands in lists, tuples, dictionaries, tensors and arrays, in a row."""
+    x = opened(list(x.values()) if isinstance(x, dict) else x)
+    return [y for part in x for y in flattened(part)] if isinstance(x, tuple | list) else [x]
 
 
-def words(**others: str) -> list[str]:
-    """The right words, but for these."""
-    return [others.get(letter, word) for letter, word in zip(LETTERS, CHANGES, strict=True)]
+def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
+    """Each prediction by its name: True, or what was said."""
+    flat = flattened(answer)
+    words = [" ".join(x.lower().split()).strip(" .,'\"") for x in flat if isinstance(x, str)]
+    rest = [x for x in flat if not isinstance(x, str)]
+    numbers = observe_number(rest, 1e-3)
+    if unknown := [x for x in words if x not in WORDS]:
+        yield NAMES[0], f"another word than {', '.join(WORDS)}: {unknown[0][:30]!r}"
+    elif (len(words), len(rest)) != (9, 4) or not isinstance(numbers, Close):
+        yield NAMES[0], f"{len(words)} words and {len(rest)} more"
+    else:
+        yield NAMES[0], True
+        for what, said, asks in zip(NAMES[1:], words, RIGHT[0], strict=False):
+            yield what, said == asks or f"not {said}"
+        for what, said, asks in zip(NAMES[-4:], numbers.value.tolist(), RIGHT[1], strict=True):
+            yield what, abs(said - asks) < 2e-3 or f"not right: {said:.6g}"
 
 
-def slopes(of, beta=None) -> list[float]:
-    """A number for each score, and their sum or another for beta."""
-    found = [of(w, v) for w, v in zip(WEIGHTS, VALUES, strict=True)]
-    return [*found, sum(found) if beta is None else beta]
+def of_slopes(said: list[float]) -> str:
+    """What is true of four gradients of which one is wrong."""
+    first = torch.tensor(said[:3]).double()
+    if torch.allclose(first, FIRST, atol=2e-3):
+        return "What is added to all three scores moves each: its gradient is the sum of theirs."
+    times = float(first @ FIRST / (FIRST @ FIRST))
+    if looks := [words for words, x in LOOKS if torch.allclose(first, x, atol=2e-3)]:
+        return f"The gradients of the scores {looks[0]}."
+    if torch.allclose(first.abs(), FIRST.abs(), atol=2e-3):
+        return "Not all signs are right: a key whose value is below the output pulls it down."
+    if torch.allclose(first, times * FIRST, atol=2e-3):
+        return f"The gradients of the scores are {times:.3g} times what they should be."
+    if (first - FIRST).abs().max() < 0.051:
+        return "The gradients are nearly right: give two decimals."
+    return "A score moves its own weight, and the others the other way: count all three."
 
 
-ACCEPTED = Accepted(
-    a_pair_of_lists=(CHANGES, SLOPES),
-    all_in_a_row=[*CHANGES, -0.36, -0.24, 0.6, 0],
-    a_tensor_of_numbers=(
-        ["nothing", "nothing", "nothing", "both", "both", "nothing", "both", "output", "both"],
-        torch.tensor(SLOPES),
-    ),
-    numpy_and_capitals=[tuple(word.capitalize() for word in CHANGES), np.array(SLOPES)],
-    dictionaries=(
-        dict(zip(LETTERS, CHANGES, strict=True)),
-        {"scores": -0.36, "1": -0.24, "2": 0.6, "beta": 0.0},
-    ),
-    fractions_rounded=(CHANGES, [torch.tensor(-0.36), -0.24, 0.6001, -1e-17]),
-)
+def told(asked: Asked) -> str:
+    """Why the first wrong words are wrong, and what wrong gradients look like."""
+    if asked.seen.get(NAMES[0]) is not True:
+        return 'Nine words and four numbers are asked: (["nothing", ...], [0.1, ...]).'
+    whys = [f"{what[0]}: {why}" for what, _, why in ADDED if asked.seen[what] is not True]
+    seen = [asked.seen[name] for name in NAMES[-4:]]
+    said = [x if y is True else float(y.split()[-1]) for x, y in zip(RIGHT[1], seen, strict=True)]
+    return " ".join([*whys[:3], *[of_slopes(said)] * (said != RIGHT[1])])
 
-ALL = "All of this is said to change something. Where an addition is the same for all keys of a query, the softmax divides it out."
-MISTAKES = Mistakes([
-    *(Mistake(f"{why}", (words(**{letter: word}), SLOPES)) for letter, whys in WHY.items() for word, why in whys.items()),
-    *(Mistake(says, (changes, SLOPES)) for says, changes in (
-        (ALL, words(**dict.fromkeys("abcf", "both"))),
-        (ALL, words(**dict.fromkeys("abcf", "both"), h="both")),
-        ("All of this is said to change nothing; what differs from key to key moves weight.", ["nothing"] * 9),
-        ("Rows and columns are exchanged: a softmax runs over the keys of one query, so what belongs to a query is divided out, and what belongs "
-         "to a key is not.", words(c="both", d="nothing", f="both", g="nothing")),
-        ("Rows and columns are exchanged: a softmax runs over the keys of one query, so what belongs to a query is divided out, and what belongs "
-         "to a key is not.", words(c="both", d="nothing")),
-        ("f and g are exchanged: a vector on all keys adds q . c, one number for each query; a vector on all queries adds c . k, one for each key.",
-         words(f="both", g="nothing")),
-        ("Only one number for all is said to do nothing; a number for each head or each query does nothing, too, and so does a vector on the keys: "
-         "within a row all of them are constant.", words(b="both", c="both", f="both")),
-        ("Within a row a number for each query is constant, and so is q . c, which a vector on all keys adds.", words(c="both", f="both")),
-        ("What is one for all is said to do nothing; but a vector c on the queries adds c . k, which differs from key to key, and the values are mixed.",
-         words(g="nothing", h="nothing")),
-        ("What is one for all is said to do nothing; but c . k differs from key to key, values are mixed, and the 1 of the off-by-one softmax stays.",
-         words(g="nothing", h="nothing", i="nothing")),
-    )),
-    *(Mistake(says, (CHANGES, numbers)) for says, numbers in (
-        ("More of a key's score also takes weight from the others: the gradient is w (v - output), not w v.", slopes(lambda w, v: w * v)),
-        ("The gradient is not v - output alone; it is that times the weight.", slopes(lambda w, v: v - OUTPUT)),
-        ("The gradient is not v - output alone; it is that times the weight. And that of beta is the sum over the three scores.",
-         slopes(lambda w, v: v - OUTPUT, 0)),
-        ("w (1 - w) v leaves out that the weights of the other keys shrink.", slopes(lambda w, v: w * (1 - w) * v)),
-        ("w (1 - w) v leaves out that the weights of the other keys shrink. Their gradients would not sum to 0.",
-         slopes(lambda w, v: w * (1 - w) * v, 0)),
-        ("The signs are turned: the last key has the largest value, so more of its score raises the output.", slopes(lambda w, v: w * (OUTPUT - v))),
-        ("These are the weights, by which the output moves when a value moves; asked is what a score does.", slopes(lambda w, v: w)),
-        ("These are the values; asked is how the output moves when a score moves.", slopes(lambda w, v: v)),
-        ("The gradients of the scores are right. That of beta is their sum, which is not the output.",
-         [*SLOPES[:3], OUTPUT]),
-        ("The gradient of beta is the sum of the three with their signs, not of their sizes.", [*SLOPES[:3], 1.2]),
-        ("The gradient of beta is the sum of the three, not that of the last.", [*SLOPES[:3], 0.6]),
-        ("The gradient of beta is not 1: what beta adds to the scores does not arrive in the output.", [*SLOPES[:3], 1.0]),
-        ("A score does move the output; only a number that is added to all of them does not.", [0.0, 0.0, 0.0, 0.0]),
-        ("The order is beta last: score 0, score 1, score 2, beta.", [0.0, *SLOPES[:3]]),
-        ("The scores are in the opposite order: key 0 has the weight 0.2.", [*SLOPES[2::-1], 0.0]),
-        ("More of a key's score also takes weight from the others: the gradient is w (v - output), not w v.", slopes(lambda w, v: w * v, 0)),
-    )),
-    Mistake("Only the words are given; the four gradients are asked, too.", CHANGES),
-    Mistake("Only the numbers are given; the nine words are asked, too.", SLOPES),
-    Mistake("Three gradients are given; that of beta is asked, too.", (CHANGES, SLOPES[:3])),
-    Mistake('The words are "nothing", "output" and "both".', (words(d="weights", g="weights"), SLOPES)),
-    Mistake('The words are "nothing", "output" and "both", not True, False or None.', ([word != "nothing" for word in CHANGES], SLOPES)),
-    Mistake("A single word is given; nine words and four numbers are asked: ([...], [...]).", "nothing"),
-])  # fmt: skip
 
 EXERCISE = Exercise(
     name="beta",
     answer="predicted",
-    judge=Predictions(facts, NAMES),
-    accepted=ACCEPTED,
-    mistakes=MISTAKES,
+    judge=Facts(facts, NAMES),
+    right=RIGHT,
+    asks_for="number",
+    explain=(told,),
 )
