@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.axes import words
-from attncourse.grading.dataflow import Dataflow, Value, value
+from attncourse.grading.dataflow import Dataflow, Value, named
 from attncourse.grading.mistake import Mistake
 from attncourse.grading.observe import Case
 
@@ -21,7 +21,7 @@ Found = Iterator[tuple[str, Callable[[Value], Any]]]
 def slips_of(right: Dataflow, case: Case) -> list[Mistake]:
     """One-step mistakes of all values that this call makes, the first values first."""
     bound = signature(right.steps).bind(*case.args, **case.kwargs).arguments
-    given = [value(named, bound[x]) for x, named in right.given.items() if x in bound]
+    given = [named(name, bound[x]) for x, name in right.given.items() if x in bound]
     every = {x.called: x for x in (*given, *right.values(*case.args, **case.kwargs))}
     return [
         right.slip(says, called, change)

@@ -2,9 +2,10 @@
 
     @dataflow(log_decay="the log-decays: b h t")
     def right(log_decay):
-        total = yield value("the running sums: b h t", log_decay.cumsum, dim=-1)
-        pairs = yield value("their differences: b h i j", total[..., :, None] - total[..., None, :])
-        return pairs.exp().tril()
+        total = yield named("the running sums: b h t", log_decay.cumsum, dim=-1)
+        pairs = yield named("their differences: b h i j", total[..., :, None] - total[..., None, :])
+        past = yield named("those of the past: b h i j", pairs.masked_fill(later(pairs), -math.inf))
+        return past.exp()
 
 Called like a function it is the right answer: every value that is yielded comes back as it is. A slip sends
 another one back, so that it differs from the right answer in one step, and its sentence follows from the
@@ -41,14 +42,14 @@ class Value:
     by: tuple[str, ...] = ()
 
 
-def value(named: str, made: Any, dim: int | None = None) -> Value:
+def named(name: str, made: Any, dim: int | None = None) -> Value:
     """A value, from its name with its axes behind a colon: ``"the weights: b h n m"``.
 
     Args:
-        named: name and axes.
+        name: with its axes.
         made: the tensor; or with ``dim`` a function of the axis along which the step runs.
     """
-    called, _, axes = named.partition(": ")
+    called, _, axes = name.partition(": ")
     if dim is None:
         return Value(called, tuple(axes.split()), made)
     return Value(called, tuple(axes.split()), made(dim), made, dim)
@@ -90,7 +91,7 @@ class Dataflow:
         bound.apply_defaults()
         for name, given in self.given.items():
             if bound.arguments[name] is not None:
-                bound.arguments[name] = self._sent(value(given, bound.arguments[name]))
+                bound.arguments[name] = self._sent(named(given, bound.arguments[name]))
         flow, back = self.steps(*bound.args, **bound.kwargs), None
         while True:
             try:
@@ -143,4 +144,4 @@ def _other(made: Value) -> Any:
     return ~made.number if made.number.dtype == torch.bool else 2 * made.number + 1
 
 
-named = value  # where an argument of the answer is called value
+value = named  # the older name

@@ -5,6 +5,8 @@ import re
 import pytest
 from support.book.notebooks import ROOT
 
+from attncourse.grading.exercises.gated_delta import decay_mask
+
 PAGES = ("CONTRIBUTING.md", "README.md")
 PLACEHOLDERS = re.compile(r"NN|NAME|<|\*|\.\.\.")
 FOLDERS = ["attncourse", "attngrade", "chapters", "exercises", "tests", "benchmarks", "tools"]
@@ -30,11 +32,12 @@ def test_files_are_there(page):
     assert [x for x in paths if not (ROOT / x).exists()] == []
 
 
-def test_the_example_of_a_mistake_runs():
-    from attncourse.grading.exercise import Mistakes
-
+def test_the_example_of_an_exercise_runs():
+    """With the imports, the definition and the cases of the exercise that it is taken from."""
     (example,) = re.findall(r"```python\n(.*?)```", text("CONTRIBUTING.md"), re.DOTALL)
-    names = {"Mistakes": Mistakes}
+    names = dict(vars(decay_mask))
     exec(example, names)
-    assert len(names["MISTAKES"]) > 12
-    assert "rounded" in names["MISTAKES"][-1].says
+    exercise, right = names["EXERCISE"], names["right"]
+    assert exercise.grade(right).status == "passed"
+    negative = exercise.grade(lambda log_decay: right(-log_decay))
+    assert negative.diagnosis == "The sign of the log-decays is turned."

@@ -5,7 +5,7 @@ import torch
 from support.tiny import tiny
 
 from attncourse.grading.answer import LocalAnswer, Question, as_answer
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.diagnosis import alike, fingerprint
 from attncourse.grading.exercise import Calls
 from attncourse.grading.inputs import sized_cases
@@ -58,8 +58,8 @@ def test_mistakes_follow_from_a_recipe_and_ideas_come_first():
 
 @dataflow(log_decay="the log-decays: b h t")
 def faded(log_decay):
-    total = yield value("the running sums: b h t", log_decay.cumsum, dim=-1)
-    pairs = yield value("the differences: b h i j", total[..., :, None] - total[..., None, :])
+    total = yield named("the running sums: b h t", log_decay.cumsum, dim=-1)
+    pairs = yield named("the differences: b h i j", total[..., :, None] - total[..., None, :])
     return pairs.exp().tril()
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from support.tiny import tiny
 
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Counts, Number
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.observe import Case
@@ -144,8 +144,8 @@ def test_relations_and_places_are_said_by_the_names_of_axes(answer, says):
 
 @dataflow(x="the numbers: t d")
 def normalized(x):
-    centred = yield value("the centred numbers: t d", x - x.mean(-1, keepdim=True))
-    spread = yield value("the variances: t", centred.square().mean(-1))
+    centred = yield named("the centred numbers: t d", x - x.mean(-1, keepdim=True))
+    spread = yield named("the variances: t", centred.square().mean(-1))
     return centred / (spread + 1).sqrt()[:, None]
 
 

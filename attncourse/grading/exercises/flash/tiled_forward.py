@@ -7,7 +7,7 @@ import torch
 from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.inputs import alternating, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
@@ -60,23 +60,23 @@ def right(q, k, v, first, rows, columns):
         old, total, mixed = torch.full(part.shape[:3], -math.inf), torch.zeros(part.shape[:3]), 0.0
         for begin in range(0, k.size(2), columns):
             keys, values = (x[:, :, begin : begin + columns] for x in (k, v))
-            scores = yield value("the scores of a tile, divided by sqrt(head_dim): b h n m",
+            scores = yield named("the scores of a tile, divided by sqrt(head_dim): b h n m",
                                  part @ keys.mT / q.size(-1) ** 0.5)  # fmt: skip
             padding = torch.arange(begin, begin + keys.size(2)) < first[:, None, None, None]
-            scores = yield value("the scores of a tile, minus infinity at padding: b h n m",
+            scores = yield named("the scores of a tile, minus infinity at padding: b h n m",
                                  scores.masked_fill(padding, -math.inf))  # fmt: skip
-            new = yield value("the maxima so far: b h n", torch.maximum(old, scores.amax(-1)))
+            new = yield named("the maxima so far: b h n", torch.maximum(old, scores.amax(-1)))
             shift = new.masked_fill(new == -math.inf, 0)
-            shift = yield value("the maxima that are subtracted: b h n", shift)
-            tile = yield value(
+            shift = yield named("the maxima that are subtracted: b h n", shift)
+            tile = yield named(
                 "the exponentials of a tile: b h n m", (scores - shift[..., None]).exp()
             )
-            past = yield value(
+            past = yield named(
                 "the factors exp(old maximum - new maximum): b h n", (old - shift).exp()
             )
-            total = yield value("the sums so far: b h n", past * total + tile.sum(-1))
+            total = yield named("the sums so far: b h n", past * total + tile.sum(-1))
             mixed = past[..., None] * mixed + tile @ values
-            mixed = yield value("the accumulators so far: b h n e", mixed)
+            mixed = yield named("the accumulators so far: b h n e", mixed)
             old = new
         outputs.append(mixed / total.masked_fill(total == 0, 1)[..., None])
         sums.append(old + total.log())

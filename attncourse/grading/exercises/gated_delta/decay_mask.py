@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.inputs import seeded
 from attncourse.grading.mistake import Mistake
@@ -51,10 +51,10 @@ def later(table):
 
 @dataflow(log_decay="the log-decays: b h t")
 def right(log_decay):
-    total = yield value("the running sums: b h t", log_decay.cumsum, dim=-1)
-    pairs = yield value("the differences of running sums: b h i j",
+    total = yield named("the running sums: b h t", log_decay.cumsum, dim=-1)
+    pairs = yield named("the differences of running sums: b h i j",
                         total[..., :, None] - total[..., None, :])  # fmt: skip
-    past = yield value("the differences, with minus infinity at later tokens: b h i j",
+    past = yield named("the differences, with minus infinity at later tokens: b h i j",
                        pairs.masked_fill(later(pairs), -math.inf))  # fmt: skip
     return past.exp()
 

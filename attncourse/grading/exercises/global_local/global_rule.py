@@ -3,7 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Exercise
 from attncourse.grading.explain.kinds import kinds
 from attncourse.grading.explain.masks import inverted
@@ -72,12 +72,12 @@ def rules(expected, seen, is_global, lengths, left, right, causal):
 def right(is_global, lengths, left, right, causal):
     n = is_global.size(1)
     i, j = torch.arange(n)[:, None], torch.arange(n)
-    near = yield value("the near pairs: n m", (i - left <= j) & (j <= i + right))
+    near = yield named("the near pairs: n m", (i - left <= j) & (j <= i + right))
     pairs = is_global[:, :, None] | is_global[:, None]
-    touched = yield value("the pairs with a global token: b n m", pairs)
-    there = yield value("the real tokens: b t", torch.arange(n) < lengths[:, None])
+    touched = yield named("the pairs with a global token: b n m", pairs)
+    there = yield named("the real tokens: b t", torch.arange(n) < lengths[:, None])
     mask = (near | touched) & there[:, :, None] & there[:, None]
-    past = yield value("the pairs without the future: n m", j <= i)
+    past = yield named("the pairs without the future: n m", j <= i)
     return (mask & past if causal else mask)[:, None]
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Exercise
 from attncourse.grading.explain.kinds import kinds
 from attncourse.grading.explain.probes import simpler
@@ -72,8 +72,8 @@ def right(masks):
     known = torch.eye(masks.size(1), dtype=torch.bool)
     found = known.long() - 1
     for layer, mask in enumerate(masks, start=1):
-        heard = yield value("what the positions hear: i j", (mask.double() @ known.double()) > 0)
-        known = yield value("what the positions know behind a layer: i j", known | heard)
+        heard = yield named("what the positions hear: i j", (mask.double() @ known.double()) > 0)
+        known = yield named("what the positions know behind a layer: i j", known | heard)
         found = found.masked_fill(known & (found < 0), layer)
     return found
 

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Exercise
 from attncourse.grading.explain.kinds import kinds
 from attncourse.grading.explain.masks import inverted
@@ -76,12 +76,12 @@ def rules(expected, seen, draws, num_random):
 
 @dataflow(draws="the draws: h i j")
 def right(draws, num_random):
-    fixed = yield value("the blocks that are read anyway: i j", read_anyway(draws.size(-1)))
-    left = yield value("the draws of the blocks that are left: h i j",
+    fixed = yield named("the blocks that are read anyway: i j", read_anyway(draws.size(-1)))
+    left = yield named("the draws of the blocks that are left: h i j",
                        draws.masked_fill(fixed, -math.inf))  # fmt: skip
     best = left.topk(min(num_random, draws.size(-1)), dim=-1).indices
     picked = torch.zeros(draws.shape, dtype=torch.bool).scatter(-1, best, True)
-    return fixed | (yield value("the random blocks: h i j", picked))
+    return fixed | (yield named("the random blocks: h i j", picked))
 
 
 EXERCISE = Exercise(

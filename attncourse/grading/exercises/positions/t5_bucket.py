@@ -5,7 +5,7 @@ import math
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import Value, dataflow, value
+from attncourse.grading.dataflow import Value, dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.buckets import sides
 from attncourse.grading.inputs import seeded
@@ -44,14 +44,14 @@ PARTS, LARGE = "the places of far distances, not yet whole", "the buckets of far
 def right(distance, buckets, furthest):
     half = yield Value("the buckets of a side", (), buckets // 2)
     e = yield Value("e", (), half // 2)
-    far = yield value("the distances without their sign: x", distance.abs())
-    logs = yield value(f"{LOGS}: x", (far.clamp(min=e) / e).log())
-    shares = yield value(f"{SHARES}: x", logs / math.log(furthest / e))
-    parts = yield value(f"{PARTS}: x", e + (half - e) * shares)
-    large = yield value(f"{LARGE}: x", parts.long().clamp(max=half - 1))
-    near = yield value("the near distances, below e: x", far < e)
-    bucket = yield value("the buckets on their side: x", torch.where(near, far, large))
-    after = yield value(f"{AFTER}: x", distance < 0)
+    far = yield named("the distances without their sign: x", distance.abs())
+    logs = yield named(f"{LOGS}: x", (far.clamp(min=e) / e).log())
+    shares = yield named(f"{SHARES}: x", logs / math.log(furthest / e))
+    parts = yield named(f"{PARTS}: x", e + (half - e) * shares)
+    large = yield named(f"{LARGE}: x", parts.long().clamp(max=half - 1))
+    near = yield named("the near distances, below e: x", far < e)
+    bucket = yield named("the buckets on their side: x", torch.where(near, far, large))
+    after = yield named(f"{AFTER}: x", distance < 0)
     return bucket + half * after
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.probes import simpler
 from attncourse.grading.explain.relations import multiplied, related
@@ -54,10 +54,10 @@ def measured(n):
 def right(query, key, left, right):
     n, d = query.shape[-2:]
     first, columns = torch.arange(n)[:, None] - left, torch.arange(left + 1 + right)
-    place = yield value("the numbers of the keys of a row: n c", first + columns)
-    keys = yield value("the keys of each row: b h n c d", key[:, :, place.clamp(0, n - 1)])
-    products = yield value("the products: b h n c", (query[:, :, :, None] * keys).sum(-1))
-    scores = yield value("the scaled scores: b h n c", products / math.sqrt(d))
+    place = yield named("the numbers of the keys of a row: n c", first + columns)
+    keys = yield named("the keys of each row: b h n c d", key[:, :, place.clamp(0, n - 1)])
+    products = yield named("the products: b h n c", (query[:, :, :, None] * keys).sum(-1))
+    scores = yield named("the scaled scores: b h n c", products / math.sqrt(d))
     return scores.masked_fill((place < 0) | (place >= n), -math.inf)
 
 
