@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
+from attncourse.grading.callable import no_function
 from attncourse.grading.compare import difference
-from attncourse.grading.exercise import Exercise, Facts
+from attncourse.grading.exercise import Case, Exercise, Facts
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.layer_recipe import merge, split
 from attncourse.grading.mistake import Mistake
@@ -69,15 +70,20 @@ def heads_of(old: tuple, new: tuple, num_heads: int, num_kv_heads: int) -> str:
 
 def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
     """For each checkpoint: does the contiguous layer compute the same?"""
-    for case in sized_cases(seed, "b n w q k", "b n w, q w, k w, k w, w q", CALLS):
+    cases = sized_cases(seed, "b n w q k", "b n w, q w, k w, k w, w q", CALLS)
+    called = Case("", (cases[0].args[1], *cases[0].args[4:]))
+    if strange := no_function(answer, right, [called]):
+        yield CALLS[0][0], strange
+        return
+    for case in cases:
         x, w_q, w_k, w_v, w_o, *heads = case.args
         given = w_q.clone(), w_o.clone()
         new = answer(*given, *heads)
         if not (wrong := problem((w_q, w_o), new)):
             new = tuple(y.detach().double() for y in new)
             x, k, v = (y.double() for y in (x, w_k, w_v))
-            right = trained(x, w_q.double(), k, v, w_o.double(), *heads)
-            if difference(right, contiguous(x, new[0], k, v, new[1], *heads)):
+            before = trained(x, w_q.double(), k, v, w_o.double(), *heads)
+            if difference(before, contiguous(x, new[0], k, v, new[1], *heads)):
                 wrong = heads_of((w_q, w_o), new, *heads)
             elif not all(map(torch.equal, given, (w_q, w_o))):
                 wrong = "the checkpoint itself is changed; make new matrices"
