@@ -83,7 +83,7 @@ BORROWED = {
     ),
     "steps": (lambda q: imports_only(),),
     "masks.causal": (lambda n, m: masks.causal(n, m),),
-    "spec.scaled_dot_product_attention": (in_a_function_inside,),
+    "spec.dense.scaled_dot_product_attention": (in_a_function_inside,),
     "layers.MultiHeadAttention": (layers.MultiHeadAttention, Built, Built(), Inherits),
 }  # fmt: skip
 

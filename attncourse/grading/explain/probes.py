@@ -12,6 +12,7 @@ from attncourse.grading.numerals import opened
 from attncourse.grading.observe import Case
 
 NEAR = 1e-3
+MOST = 200  # characters of one result
 
 
 def simpler(*questions: tuple[str, tuple]) -> Callable[[Asked], str]:
@@ -66,7 +67,8 @@ def _written(found: Any) -> str:
     if isinstance(found, Raised):
         return f"a {found.kind}"
     if isinstance(found, tuple):
-        return f"({', '.join(map(_written, found))})"
+        text = f"({', '.join(map(_written, found))})"
+        return text if len(text) < MOST else f"{text[:MOST]}...)"
     if isinstance(found, float):
         return f"{found:.6g}"
     return str(found)[:60]

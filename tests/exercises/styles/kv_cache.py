@@ -5,7 +5,6 @@ import math
 import torch
 import torch.nn.functional as F
 
-from attncourse import spec
 from attncourse.grading.exercises.kv_cache.append import RepairedCache
 from attncourse.grading.exercises.kv_cache.chunked_decode import join
 from styles import style
@@ -112,13 +111,19 @@ def last_of_all_positions(query, key, value, past_key, past_value):
     return F.scaled_dot_product_attention(rotary(query, at), keys, values, mask), keys, values
 
 
+def turned_by(x, position):
+    a, b = x.chunk(2, dim=-1)
+    angles = position * 1e4 ** (-torch.arange(a.size(-1)) / a.size(-1))
+    return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1)
+
+
 @style("rotate_cached_keys")
 def token_at_a_time(query, key, value, keys, values):
     rows = []
     for q, k, v in zip(*(x.split(1, 2) for x in (query, key, value)), strict=True):
-        at = [keys.size(2)]
-        keys, values = join(keys, spec.rotary(k, at)), join(values, v)
-        scores = spec.rotary(q, at) @ keys.mT / q.size(-1) ** 0.5
+        at = keys.size(2)
+        keys, values = join(keys, turned_by(k, at)), join(values, v)
+        scores = turned_by(q, at) @ keys.mT / q.size(-1) ** 0.5
         rows.append(scores.softmax(-1) @ values)
     return [torch.cat(rows, dim=2), keys, values]
 
