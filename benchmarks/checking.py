@@ -3,7 +3,7 @@
     python benchmarks/checking.py [exercise ...]
 
 Without names all exercises are measured and ``results/checking.json`` is written. An answer is checked once
-before it is timed: the judge then knows its right answer and its mistakes, as at every check but the first.
+before it is timed: the judge then knows its right answer and its ideas, as at every check but the first.
 """
 
 import copy
@@ -25,6 +25,7 @@ from attncourse.grading.compare import Close
 from attncourse.grading.exercise import Exercise
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "exercises"))
+import styles  # noqa: E402
 import unseen  # noqa: E402
 
 MOST = 12  # wrong answers of an exercise, spread over its list
@@ -73,11 +74,12 @@ def checks(name: str, entries: list) -> Checks:
     """Time the checks of an exercise."""
     exercise = load(name)
     patterns = Close  # of numbers: no answers
-    listed = [x.answer for x in exercise.mistakes if not isinstance(x.answer, patterns)]
-    for answer in (*exercise.accepted.values(), *listed[:1]):
+    listed = [x.answer for x in exercise.ideas if not isinstance(x.answer, patterns)]
+    right = [exercise.right, *styles.of(name).values()]
+    for answer in (*right, *listed[:1]):
         exercise.grade(copy.deepcopy(answer))
     return Checks(
-        of(exercise, exercise.accepted.values()),
+        of(exercise, right),
         of(exercise, spread(listed)),
         of(exercise, spread(unexplained(exercise, entries))),
     )

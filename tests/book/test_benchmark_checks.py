@@ -21,12 +21,12 @@ def entry(answer, passes=False):
 
 def test_only_wrong_answers_that_no_mistake_explains_are_taken():
     exercise = checking.load("empty_row")
-    listed = exercise.mistakes[0].answer
+    listed = exercise.ideas[0].answer
 
     def other(*args):
         return args[0].mean()
 
-    entries = [entry(listed), entry(other), entry(next(iter(exercise.accepted.values())), True)]
+    entries = [entry(listed), entry(other), entry(exercise.right, True)]
     assert checking.unexplained(exercise, entries) == [other]
 
 
