@@ -47,6 +47,13 @@ def meaning_of_facts(*own: tuple[str, str]) -> Callable[[Asked], str]:
     return explainer
 
 
+def in_place(asked: Asked) -> str:
+    """Inputs that are not what they were, before all that may follow from that."""
+    changed = (x for x, seen in asked.seen.items() if "unchanged" in x and seen is not True)
+    what = next(changed, "").partition(" ")[0]
+    return f"forward changes the {what} of its caller in place; work on a copy." if what else ""
+
+
 def said_instead(
     said: Tensor,
     right: Tensor,

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from torch import nn
 
 from styles import style
 
@@ -279,3 +280,65 @@ style(
     name="dictionaries",
 )
 style("beta", (CHANGES, [torch.tensor(-0.36), -0.24, 0.6001, -1e-17]), name="rounded")
+
+
+def distance(n):
+    """i - j for all pairs."""
+    return torch.arange(n)[:, None] - torch.arange(n)
+
+
+class Copier(nn.Module):
+    """One attention layer over one-hot tokens; scores are made of tokens and of learned numbers."""
+
+    def __init__(self, scores, numbers):
+        super().__init__()
+        self.scores, self.numbers = scores, nn.Parameter(numbers.clone())
+        self.say, self.token = nn.Parameter(9 * torch.eye(16)), nn.Parameter(torch.eye(16))
+
+    def forward(self, tokens):
+        weights = self.scores(tokens, self.numbers).softmax(-1)
+        return weights @ self.token[tokens] @ self.say
+
+
+def by_table(tokens, table):
+    """Queries and a table of positions: the query's product with the row of the distance."""
+    index = distance(tokens.size(1)).clamp(-8, 8) + 8
+    return table[tokens].gather(2, index.expand(len(tokens), -1, -1))
+
+
+def by_hill(tokens, where):
+    """The nearer a distance is to the one that is learned, the more."""
+    return -where[1].square() * (distance(tokens.size(1)) - where[0]).square()
+
+
+def by_waves(tokens, turn):
+    """Sines and cosines of the places, those of the query turned by learned angles."""
+    angle = torch.arange(tokens.size(1))[:, None] * SPEED
+    query = torch.cat([(angle + turn).cos(), (angle + turn).sin()], -1)
+    return 3 * query @ torch.cat([angle.cos(), angle.sin()], -1).T
+
+
+def causal(tokens, numbers):
+    far = distance(tokens.size(1))
+    return numbers[far.clamp(-8, 8) + 8].masked_fill(far < 0, -torch.inf)
+
+
+class Convolution(nn.Module):
+    """A convolution that is four wide is relative, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernel = nn.Conv1d(16, 16, 4, bias=False)
+        self.kernel.weight.data = 9 * torch.eye(16)[..., None] * torch.tensor([1.0, 0, 0, 0])
+
+    def forward(self, tokens):
+        hot = nn.functional.one_hot(tokens, 16).float()
+        return self.kernel(nn.functional.pad(hot.mT, (3, 0))).mT
+
+
+SPEED, AT_3 = 0.05 + torch.arange(24) / 8, 20.0 * (torch.arange(-8, 9) == 3)
+style("longer", Copier(by_table, AT_3.expand(16, -1)), name="a table that the query consults")
+style("longer", Copier(by_waves, -3 * SPEED), name="sines turned by learned angles")
+style("longer", Copier(by_hill, torch.tensor([3.0, 4.0])), name="a hill around a learned distance")
+style("longer", Convolution(), name="a convolution")
+style("longer", Copier(causal, AT_3).double(), name="causal, in double precision")

@@ -7,8 +7,7 @@ from torch import nn
 
 from attncourse.grading.compare import Described
 from attncourse.grading.exercise import Exercise, Facts
-from attncourse.grading.explain.asked import Asked
-from attncourse.grading.explain.trainings import meaning_of_facts, said_instead
+from attncourse.grading.explain.trainings import in_place, meaning_of_facts, said_instead
 from attncourse.grading.inputs import seeded
 from attncourse.grading.trained import drawn_like, facts_of, share, skill, with_parameters
 
@@ -165,12 +164,6 @@ class OwnAttention(nn.Module):
     def forward(self, tokens):
         weights = torch.softmax(torch.einsum("nd,md->nm", self.ask, self.answer), dim=-1)
         return torch.log(torch.einsum("nm,bmv->bnv", weights, self.say[tokens]) + 1e-9)
-
-
-def in_place(asked: Asked) -> str:
-    """Tokens that are not what they were."""
-    changed = asked.seen.get(NAMES[-1], True) is not True
-    return "forward changes the tokens of its caller in place; work on a copy." if changed else ""
 
 
 EXERCISE = Exercise(

@@ -1,0 +1,152 @@
+"""Models that say what stood some places back in a sequence: what does one say or read instead?"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from attncourse.grading.compare import Described
+from attncourse.grading.trained import drawn_like, share, skill, with_parameters
+
+SHIFTS = (0, 1, 2, 4, 5, 6, -1, -2, -3, -4)
+
+
+def copied(logits: Tensor, tokens: Tensor, back: int) -> float:
+    """The share of the places at which the token that stood so many places back is said."""
+    return share(logits.argmax(-1)[:, back:], tokens[:, :-back])
+
+
+def alike(logits: Tensor, others: Tensor) -> bool:
+    """The same answers, or nearly the same logits."""
+    near = torch.allclose(logits, others, rtol=1e-3, atol=1e-4)
+    return near or share(logits.argmax(-1), others.argmax(-1)) > 0.95
+
+
+def copies(
+    model: nn.Module, tokens: Tensor, back: int, trained: int, threshold: float
+) -> bool | Described:
+    """True when the share is above a threshold; else what the model says."""
+    logits = model(tokens.clone())
+    if logits.shape[:-1] != tokens.shape:
+        return Described(f"at this length the shape is another: {tuple(logits.shape)}")
+    if (accuracy := copied(logits, tokens, back)) > threshold:
+        return True
+    return Described(f"{_said_instead(model, tokens, back, trained)}: accuracy {accuracy:.2f}")
+
+
+def _said_instead(model: nn.Module, tokens: Tensor, back: int, trained: int) -> str:
+    """What the wrong answers look like, of a model trained on sequences of some length."""
+    n, logits = tokens.size(1), model(tokens.clone())
+    said = logits.argmax(-1)
+    right = (said[:, back:] == tokens[:, :-back]).double().mean(0)  # at each place from `back` on
+    for by in SHIFTS:
+        there, where = said[:, max(by, 0) : n + min(by, 0)], tokens[:, max(-by, 0) : n - max(by, 0)]
+        if share(there, where) > 0.9:
+            return f"it says what stands {_where(by)}" if by else "it says the token itself"
+    if share(said, said[:1, :1]) > 0.95:
+        return "it says one token everywhere"
+    if n > trained and right[7:13].mean() - right[16:22].mean() > 0.3:
+        return f"the first {trained} places are much better than those behind them"
+    if right.mean() < 0.9 and (blind := next(_unseen(model, tokens, logits, back), "")):
+        return blind
+    if 0.3 < right.mean() < 0.9 and (alike := _also_read(model, tokens, back)):
+        return alike
+    wrong = (right < 0.5).nonzero().flatten().tolist()
+    if 0 < len(wrong) <= n // 2 and all(x > 0.9 for k, x in enumerate(right) if k not in wrong):
+        return f"some places are never right: {[k + back for k in wrong[:8]]}"
+    if right.mean() > 0.5:
+        return "it is not there yet, but right more often than not"
+    return (
+        "it does little more than guess"
+        if right.mean() < 0.15
+        else "it is not there yet, and mostly wrong"
+    )
+
+
+def _unseen(model: nn.Module, tokens: Tensor, logits: Tensor, back: int) -> Iterator[str]:
+    """Which changes of the order of the tokens it does not see."""
+    order = torch.arange(tokens.size(1))
+    last, far = len(order) - 1, order.clone()
+
+    def same(order: Tensor, at: slice | int = slice(None)) -> bool:
+        both = model(tokens[:, order])[:, at], logits[:, order][:, at]
+        return torch.allclose(*both, rtol=1e-3, atol=1e-4)
+
+    if same(order * 5 % len(order)):  # no shift: a convolution around the end knows places, too
+        yield "it does not know the places"
+    if same(order.flip(0)):
+        yield "it knows how far a token is, and not on which side"
+    other = tokens.clone()
+    other[:, last - back] = (other[:, last - back] + 5) % logits.size(-1)
+    if torch.allclose(model(other)[:, last], logits[:, last], rtol=1e-3, atol=1e-4):
+        yield f"it does not read the token {_where(back)}"
+    far[[last - back, last - 3 * back]] = far[[last - 3 * back, last - back]]
+    if same(far, last):
+        yield f"it takes a token {_where(3 * back)} for the one {_where(back)}"
+
+
+def _also_read(model: nn.Module, tokens: Tensor, back: int) -> str:
+    """Which other token moves the logits in the middle about as much as the right one, mostly."""
+    n, rows = tokens.size(1), tokens[:8]
+    middle, each = n // 2, torch.arange(n)
+    others = rows[:, None].repeat(1, n, 1)
+    others[:, each, each] = (others[:, each, each] + 5) % (int(tokens.max()) + 1)
+    seen = model(others.flatten(0, 1))[:, middle].unflatten(0, (len(rows), n))
+    moved = (seen - model(rows)[:, None, middle]).abs().amax(-1)
+    moved[:, middle] = 0  # each may read itself
+    own = moved[:, [middle - back]]
+    often = ((moved > own / 2) & (own > moved / 2)).double().mean(0)
+    often[middle - back] = 0
+    by = middle - int(often.argmax())
+    says = f"it reads the token {_where(by)} like the one {_where(back)}"
+    return says if often.max() > 0.75 else ""
+
+
+def _where(by: int) -> str:
+    return f"{abs(by)} place{'s' * (abs(by) > 1)} {'back' if by > 0 else 'ahead'}"
+
+
+def learned(model: nn.Module, tokens: Tensor, g: torch.Generator, back: int) -> bool | str:
+    """True where its own parameters, and almost the same ones, copy, and others know no order."""
+    said = model(tokens.clone()).argmax(-1)
+
+    def moved(logits: Tensor) -> bool:
+        return share(logits.argmax(-1), said) < 0.9
+
+    known = skill(model, tokens, g, lambda x: copied(x, tokens, back) > 0.5, moved, by=1e-3)
+    return known if known is not True else _order_learned(model, tokens, g, back)
+
+
+def _order_learned(model: nn.Module, tokens: Tensor, g: torch.Generator, back: int) -> bool | str:
+    """True where other parameters copy nothing, and a token moves other places, too.
+
+    With random parameters, large or small, an exchanged token must move logits at places other than
+    `back` after it, where its copy belongs, and multiples of that: else `forward` knows the order.
+    Small ones show what is built in: where all scores are about 0, all places are read alike.
+    """
+    n = tokens.size(1)
+    elsewhere = [k for k in range(n) if k % back or k > 4 * back]
+    drawn, other = (drawn_like(model, g) for _ in "ab")
+    for factors in (0,), (1, -1, 1), (0.1, -0.1, 0.1):
+        moved = torch.zeros(n, dtype=torch.float64)
+        for factor, numbers in zip(factors, (drawn, drawn, other), strict=False):
+            logits = with_parameters(model, [factor * p for p in numbers], tokens)
+            if copied(logits, tokens, back) > 0.5:
+                return f"with parameters drawn at random, times {factor}, it still copies"
+            moved += _moves(model, tokens, logits, back)
+        if moved[elsewhere].max() < 0.3 * moved[back]:
+            return (
+                f"forward knows the order: a token moves the place {back} after it and hardly any "
+                "other, for any parameters"
+            )
+    return True
+
+
+def _moves(model: nn.Module, tokens: Tensor, logits: Tensor, back: int) -> Tensor:
+    """How much logits move at a token that is exchanged, one place after it and so on, around."""
+    n, each, replaced = tokens.size(1), torch.arange(len(tokens)), tokens.clone()
+    place = each % (n - back)
+    replaced[each, place] = (tokens[each, place] + 5) % logits.size(-1)
+    change = (model(replaced) - logits).abs().amax(-1).nan_to_num(1.0).double().cpu()
+    around = change.gather(1, (place[:, None] + torch.arange(n)) % n).mean(0)
+    return around / around.max().clamp(min=1e-12)
