@@ -1,6 +1,8 @@
 """Looking at a trained model: on new inputs, with its own parameters and with others."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from typing import Any
 
 import torch
@@ -95,3 +97,38 @@ def skill(
         if moved(with_parameters(model, numbers, inputs)):
             return f"with {words} it says something else"
     return True
+
+
+def up_to_wrong(facts: Callable[..., Iterator]) -> Callable[..., Iterator]:
+    """The same facts up to the first that is wrong; those behind it need it."""
+
+    @wraps(facts)
+    def few(*args: Any) -> Iterator:
+        for fact in facts(*args):
+            yield fact
+            if (fact[1] if isinstance(fact, tuple) else fact) is not True:
+                return
+
+    return few
+
+
+@torch.enable_grad()
+def gradients(model: nn.Module, say: Callable[[], Tensor]) -> bool | str:
+    """True where what the model says gives every parameter a gradient."""
+    said = say()
+    if not said.requires_grad:
+        return "none does: all is computed under torch.no_grad(), or behind detach()"
+    said.sum().backward()
+    none = [name for name, p in model.named_parameters() if p.grad is None]
+    return not none or f"these get none, they are detached or never used: {', '.join(none)}"
+
+
+def times_as_slow(model: nn.Module, reference: nn.Module, inputs: Tensor) -> float:
+    """The time of a model in that of another, the best of three of each, taken in turns."""
+    best = [float("inf")] * 2
+    for _ in range(3):
+        for k, one in enumerate((reference, model)):
+            start = time.perf_counter()
+            one(inputs.clone())
+            best[k] = min(best[k], time.perf_counter() - start)
+    return best[1] / best[0]
