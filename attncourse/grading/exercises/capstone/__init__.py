@@ -1,4 +1,4 @@
-"""The exercises of the capstone: a decoder of one's own, from the first layer to an explained head."""
+"""The exercises of the capstone: a decoder of one's own, from its layers to an explained head."""
 
 # In the order of the notebook.
 ORDER = (

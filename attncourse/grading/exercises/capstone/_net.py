@@ -1,52 +1,47 @@
-"""A small decoder in steps, so that right styles and mistakes differ from it in one step each."""
+"""A small decoder in steps, so that other styles and mistakes differ from it in one step each."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from attncourse.grading.inputs import seeded
+
+VOCAB = 19
+IS_CLASS, IS_MODULE = "it is a class", "it builds a torch.nn.Module"
+LAYERS, GRADIENT = "each layer brings its own parameters", "every parameter gets a gradient"
 
 
 class Net(nn.Module):
     """Embeddings, blocks of causal attention and feed-forward, a norm, a head; one method a step.
 
-    ``forward(tokens, cache)`` returns (logits of these tokens, cache); the cache is a list of (keys,
-    values), one pair a layer, each (b, kv_heads, m, head_dim).
-
-    Args:
-        vocab, embed_dim, num_heads, layers, length: as every decoder of the capstone takes them.
+    ``forward(tokens, cache)`` returns (logits of these tokens, cache); the cache is a list of
+    (keys, values), one pair a layer, each (b, kv_heads, m, head_dim).
     """
 
-    mixes = "qkv"  # what a block projects together
-    kv_heads = 0  # 0 for as many as query heads
+    shares = 1  # query heads that read the same keys and values
 
     def __init__(self, vocab: int, embed_dim: int, num_heads: int, layers: int, length: int):
         super().__init__()
-        self.heads, self.head_dim, self.length = num_heads, embed_dim // num_heads, length
-        self.shared = self.kv_heads or num_heads
-        self.token = nn.Embedding(vocab, embed_dim)
-        self.make_positions(embed_dim, length)
-        self.blocks = self.make_blocks(embed_dim, layers)
+        self.heads, self.kv_heads, self.length = num_heads, num_heads // self.shares, length
+        self.token, self.position = nn.Embedding(vocab, embed_dim), nn.Embedding(length, embed_dim)
+        self.blocks = nn.ModuleList(self.block(embed_dim) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(embed_dim), nn.Linear(embed_dim, vocab)
-
-    def make_positions(self, embed_dim: int, length: int) -> None:
-        self.position = nn.Embedding(length, embed_dim)
-
-    def make_blocks(self, embed_dim: int, layers: int) -> nn.Module:
-        return nn.ModuleList(self.block(embed_dim) for _ in range(layers))
 
     def block(self, e: int) -> nn.ModuleDict:
         """The parts of one layer."""
-        kept = 2 * self.shared * self.head_dim
         return nn.ModuleDict({
-            "first": nn.LayerNorm(e), "q": nn.Linear(e, e), "kv": nn.Linear(e, kept),
-            "out": nn.Linear(e, e), "second": nn.LayerNorm(e),
+            "first": nn.LayerNorm(e), "second": nn.LayerNorm(e), "q": nn.Linear(e, e),
+            "kv": nn.Linear(e, 2 * e // self.shares), "out": nn.Linear(e, e),
             "feed": nn.Sequential(nn.Linear(e, 2 * e), nn.GELU(), nn.Linear(2 * e, e)),
         })  # fmt: skip
 
     def forward(self, tokens: Tensor, cache=None):
-        past = cache or [None] * len(self.blocks)
         start, kept = self.start(cache), []
         x = self.embed(tokens, start)
-        for number, (block, old) in enumerate(zip(self.blocks, past, strict=True)):
-            mixed, new = self.attention(block, block["first"](x), old, start, number)
+        for block, old in zip(self.blocks, cache or [None] * len(self.blocks), strict=True):
+            mixed, new = self.attention(block, block["first"](x), old, start)
             kept.append(new)
             x = x + mixed
             x = x + block["feed"](block["second"](x))
@@ -59,13 +54,13 @@ class Net(nn.Module):
     def embed(self, tokens: Tensor, start: int) -> Tensor:
         return self.token(tokens) + self.position(torch.arange(start, start + tokens.size(1)))
 
-    def attention(self, block, x, old, start, number):
+    def attention(self, block, x, old, start):
         """What attention adds, and the pair (keys, values) that is kept."""
         query = block["q"](x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        new = block["kv"](x).unflatten(-1, (2 * self.shared, -1)).transpose(1, 2).chunk(2, 1)
-        key, value = pair = self.join(old, new)
-        visible = self.visible(query.size(2), key.size(2), start)
-        mixed = self.mix(query, *self.spread(key, value), visible)
+        new = block["kv"](x).unflatten(-1, (2 * self.kv_heads, -1)).transpose(1, 2).chunk(2, 1)
+        pair = self.join(old, new)
+        key, value = (y.repeat_interleave(self.shares, 1) for y in pair)
+        mixed = self.mix(query, key, value, self.visible(query.size(2), key.size(2)))
         return block["out"](mixed.transpose(1, 2).flatten(2)), self.keep(pair, old, new)
 
     def join(self, old, new):
@@ -76,12 +71,8 @@ class Net(nn.Module):
         """Those that are handed on."""
         return tuple(pair)
 
-    def spread(self, *pair):
-        """Each shared head for every query head that reads it."""
-        return (x.repeat_interleave(self.heads // x.size(1), 1) for x in pair)
-
-    def visible(self, n: int, m: int, start: int) -> Tensor:
-        """Who may read whom, (n, m)."""
+    def visible(self, n: int, m: int) -> Tensor:
+        """Who may read whom, (n, m): the queries are the last n of m tokens."""
         return torch.arange(m) <= torch.arange(m - n, m)[:, None]
 
     def mix(self, query, key, value, visible):
@@ -102,32 +93,56 @@ class Decoder(Net):
         return logits
 
 
-def changed(base: type[Net], **steps) -> type[Net]:
-    """The class with other steps."""
-    return type(base.__name__, (base,), steps)
+def logits_of(result: Any) -> Tensor:
+    """The logits, where a cache may stand beside them."""
+    return result[0] if isinstance(result, tuple | list) and result else result
 
 
-def torn(self, block, x, old, start, number):
-    """Split into heads without a transpose: a head has a stretch of the text."""
-    b, n, e = x.shape
-    new = [y.reshape(b, self.shared, n, -1) for y in block["kv"](x).chunk(2, -1)]
-    key, value = pair = self.join(old, new)
-    visible = self.visible(n, key.size(2), start)
-    query = block["q"](x).reshape(b, self.heads, n, -1)
-    mixed = self.mix(query, *self.spread(key, value), visible)
-    return block["out"](mixed.transpose(1, 2).flatten(2)), self.keep(pair, old, new)
+def built(answer: Any) -> Iterator[tuple[str, Any]]:
+    """The first two facts of every decoder."""
+    if isinstance(answer, nn.Module) or not callable(answer):
+        kind = "an instance" if callable(answer) else f"a value of type {type(answer).__name__}"
+        yield IS_CLASS, f"it is {kind}; pass the class itself"
+    made = answer(VOCAB, 12, 2, 1, 16)  # before any fact, so that a stub is told from an answer
+    yield IS_CLASS, isinstance(answer, type) or f"a {type(answer).__name__}; pass the class itself"
+    what = f"it builds a {type(made).__name__}; let the class inherit from it"
+    yield IS_MODULE, isinstance(made, nn.Module) or what
 
 
-def torn_twice(self, block, x, old, start, number):
-    """The same, and joined without a transpose."""
-    mixed, kept = torn(self, {**block, "out": nn.Identity()}, x, old, start, number)
-    return block["out"](
-        mixed.unflatten(-1, (self.heads, -1)).transpose(1, 2).reshape(x.shape)
-    ), kept
+def drawn_into(model: nn.Module, generator: torch.Generator) -> nn.Module:
+    """Random numbers of a size with which every step has an effect; in evaluation mode."""
+    for name, p in model.eval().named_parameters():
+        x = torch.randn(p.shape, generator=generator)
+        if p.dim() > 1:
+            x *= 1.5 * p.shape[-1] ** -0.5
+        else:
+            x = 0.3 * x + name.endswith("weight")
+        p.data = x.to(p)
+    return model
 
 
-def not_back(self, block, x, old, start, number):
-    """Joined without a transpose: heads are read as positions."""
-    mixed = Net.attention(self, {**block, "out": nn.Identity()}, x, old, start, number)
-    heads = mixed[0].unflatten(-1, (self.heads, -1)).transpose(1, 2)
-    return block["out"](heads.reshape(x.shape)), mixed[1]
+def random_tokens(seed: int, label: str, batch: int, n: int) -> Tensor:
+    """Tokens of which none stands beside its like."""
+    steps = torch.randint(1, VOCAB - 1, (batch, n), generator=seeded(seed, label))
+    return steps.cumsum(1) % VOCAB
+
+
+def close(a: Tensor, b: Tensor) -> bool:
+    """Equal but for rounding?"""
+    same = a.shape == b.shape and bool(a.isfinite().all()) and bool(b.isfinite().all())
+    return same and bool(((a - b).abs() < 2e-3 * b.std() + 1e-5).all())
+
+
+def in_training(model, tokens) -> bool:
+    """Is nothing but earlier tokens read in training? The same seed drops the same numbers."""
+    samples, later = tokens.clone(), tokens.clone()
+    samples[1:] = (samples[1:] + 5) % VOCAB
+    later[0, -1] = (later[0, -1] + 5) % VOCAB
+
+    def first(given):
+        with torch.random.fork_rng(devices=()):
+            torch.default_generator.manual_seed(0)
+            return model.train()(given.clone())[0, :-1]
+
+    before, again = first(tokens), first(tokens)
+    return all(close(first(x), before) for x in (samples, later)) or not close(again, before)

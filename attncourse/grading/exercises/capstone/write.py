@@ -1,289 +1,103 @@
 """Exercise write: the decoder with a cache, judged in pieces of every size."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
-from attncourse.grading.compare import Described
-from attncourse.grading.mistake import Mistake
-from attncourse.grading.exercise import Accepted, Exercise, Facts, Mistakes
-from attncourse.grading.exercises.capstone._net import Net, changed, not_back, torn
-from attncourse.grading.exercises.capstone._properties import (
-    IS_CLASS,
-    IS_MODULE,
-    NO_MASK,
-    RESHAPED,
-    VOCAB,
-    built,
-    no_class,
-    random_tokens,
-    reads_all,
-)
-from attncourse.grading.exercises.capstone._writing import (
-    STEP,
-    WRITES,
-    numbers_in,
-    one_step,
-    writes,
-    written,
-)
+from attncourse.grading.exercise import Exercise, Facts
+from attncourse.grading.exercises.capstone import _looks as looks
+from attncourse.grading.exercises.capstone import _net as net
+from attncourse.grading.exercises.capstone import _writing as writing
+from attncourse.grading.explain.trainings import meaning_of_facts
 from attncourse.grading.inputs import seeded
+from attncourse.grading.trained import gradients, up_to_wrong
 
-LENGTH, WIDTH, LAYERS = 16, 12, 2
-READS = "the last position reads every token"
+LENGTH, WIDTH = 16, 12
+PAIR, NEW = "it returns (logits, cache)", "the new tokens get logits, and no others"
+CARRIED = "the cache is made of tensors and numbers, in tuples, lists or dicts"
+BEHIND = "with one layer the third of three pieces reads what it reads in the whole"
+ONE, TWO = (f"with {k} a text in pieces gets the logits of the whole" for k in ("one layer", "two"))
+TURNS, AGAIN = "two texts can be written in turns", "earlier tokens are not run again"
 SIZE = "the cache holds a key and a value of each token, and no more"
-NAMES = IS_CLASS, IS_MODULE, *WRITES[:4], READS, *WRITES[4:], SIZE, STEP
-
-
-def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
-    """What a decoder writes with random parameters."""
-    yield from built(answer)
-    if no_class(answer):
-        return
-    tokens, g = random_tokens(seed, "tokens", 3, LENGTH), seeded(seed, "parameters")
-
-    def make(layers):
-        return answer(VOCAB, WIDTH, 2, layers, LENGTH)
-
-    yield from writes(make, tokens, g, lambda moves: [(READS, reads_all(moves))])
-    yield SIZE, size(make(LAYERS), tokens[:1])
-    yield STEP, one_step(answer, seed)
+STEP = "for one more token, nothing of n x n numbers is made"
+FIRST = net.IS_CLASS, net.IS_MODULE, PAIR, looks.SHAPE, looks.TWICE, looks.APART, looks.CAUSAL
+LAST = CARRIED, NEW, BEHIND, ONE, TWO, TURNS, AGAIN, net.LAYERS, net.GRADIENT
 
 
 @torch.no_grad()
-def size(model, tokens) -> bool | Described:
-    """True where the cache of a whole text is no larger than keys and values, but for a few numbers."""
-    found = numbers_in(written(model, tokens, [LENGTH - 1, 1])[1])
-    most = 2 * LAYERS * LENGTH * WIDTH
-    return found <= most + 4 * LENGTH or Described(f"too many numbers: {found} instead of {most}")
+def writes(answer: Any, seed: int, sizes: tuple, further: Callable) -> looks.Facts:
+    """The facts FIRST and LAST, and between them those that ``further`` gives of the influence.
+
+    It returns how many numbers the cache of a whole text holds.
+    """
+    yield from net.built(answer)
+    width, heads, n = sizes
+    tokens, g = net.random_tokens(seed, "tokens", 3, n), seeded(seed, "parameters")
+    model, one = (net.drawn_into(answer(net.VOCAB, width, heads, k, n), g) for k in (2, 1))
+    result = model(tokens.clone())
+    pair = isinstance(result, tuple | list) and len(result) == 2
+    yield PAIR, pair or f"a {type(result).__name__}"
+    moves = yield from looks.looked(model, one, tokens)
+    yield from further(moves)
+    yield CARRIED, writing.carried(result[1])
+    count = writing.written(one, tokens, [n - 3, 3])[0].size(1) - n + 3
+    yield NEW, count == 3 or f"3 tokens get logits of {count}: answer each new one, and no others"
+    yield BEHIND, writing.behind(one, tokens[:1])
+    yield ONE, writing.one_layer(one, tokens)
+    yield TWO, writing.in_pieces(model, tokens)
+    yield TURNS, writing.in_turns(model, tokens)
+    yield AGAIN, writing.run_once(model, tokens, g)
+    yield net.LAYERS, writing.layers_add(answer)
+    yield net.GRADIENT, gradients(model, lambda: model(tokens.clone())[0])
+    return writing.numbers_in(writing.written(model, tokens[:1], [n - 1, 1])[1])
 
 
-ACCEPTED = Accepted(keys_and_values_joined=Net)
+@up_to_wrong
+def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
+    """What a decoder writes with random parameters."""
+    reads, most = lambda x: [(looks.READS, looks.reads_all(x))], 4 * LENGTH * WIDTH
+    found = yield from writes(answer, seed, (WIDTH, 2, LENGTH), reads)
+    more = f"it holds something twice, or more than these: {found} numbers instead of {most}"
+    yield SIZE, found <= most + 4 * LENGTH or more
+    yield STEP, writing.one_step(answer, seed)
 
 
-@ACCEPTED.add
-class InADict(Net):
-    """One tensor for all layers, and the place in the text as a number."""
-
-    def start(self, cache):
-        return cache[0][2] if cache else 0
-
-    def forward(self, tokens, cache=None):
-        if cache:
-            cache = [(*pair, cache["place"]) for pair in cache["kept"].unbind(1)]
-        return super().forward(tokens, cache)
-
-    def join(self, old, new):
-        return super().join(old and old[:2], new)
-
-    def answer(self, logits, kept, tokens, cache):
-        place = self.start(cache) + tokens.size(1)
-        kept = torch.stack([torch.stack(pair) for pair in kept], 1)  # 2, layers, b, heads, m, d
-        return logits, {"kept": kept, "place": place}
-
-
-@ACCEPTED.add
-class Reserved(Net):
-    """Room for the whole text is made with the first piece, and filled."""
-
-    def start(self, cache):
-        return cache[0][2] if cache else 0
-
-    def join(self, old, new):
-        key, value = new
-        room = old[:2] if old else [x.new_zeros(*x.shape[:2], self.length, x.size(3)) for x in new]
-        place, n = old[2] if old else 0, key.size(2)
-        for x, y in zip(room, (key, value), strict=True):
-            x[:, :, place : place + n] = y
-        self.room = room, place + n
-        return [x[:, :, : place + n] for x in room]
-
-    def keep(self, pair, old, new):
-        room, place = self.room
-        return (*room, place)
-
-
-@ACCEPTED.add
-class FusedAndRotary(Net):
-    """Turned keys are cached; attention is that of torch."""
-
-    def make_positions(self, embed_dim, length):
-        pass
-
-    def embed(self, tokens, start):
-        return self.token(tokens)
-
-    def attention(self, block, x, old, start, number):
-        self.at = torch.arange(start, start + x.size(1))
-        return super().attention(block, x, old, start, number)
-
-    def turned(self, x):
-        angle = self.at[:, None] / 30 ** torch.linspace(0, 1, x.size(-1) // 2)
-        a, b = x.chunk(2, -1)
-        return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
-
-    def join(self, old, new):
-        return super().join(old, (self.turned(new[0]), new[1]))
-
-    def mix(self, query, key, value, visible):
-        return scaled_dot_product_attention(self.turned(query), key, value, attn_mask=visible)
-
-
-@ACCEPTED.add
-class Inputs(Net):
-    """What a layer reads is cached, and keys and values are made of it again: half the size, more work."""
-
-    def attention(self, block, x, old, start, number):
-        whole = x if old is None else torch.cat([old[0][:, 0], x], 1)
-        query = block["q"](x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        pair = block["kv"](whole).unflatten(-1, (2 * self.heads, -1)).transpose(1, 2).chunk(2, 1)
-        mixed = self.mix(query, *pair, self.visible(x.size(1), whole.size(1), start))
-        return block["out"](mixed.transpose(1, 2).flatten(2)), (whole[:, None],)
-
-
-def joined(join=None, keep=None, base=Net):
-    """Another cache."""
-    steps = {"join": join and (lambda self, old, new: join(old, new)),
-             "keep": keep and (lambda self, pair, old, new: keep(pair, old, new))}  # fmt: skip
-    return changed(base, **{name: step for name, step in steps.items() if step})
-
-
-def appended(old, new):
-    return Net.join(None, old, new)
-
-
-def seeing(rule, base=Net):
-    """Another mask behind a cache: of the n new tokens, the m keys and the start."""
-    return changed(base, visible=lambda self, n, m, start: rule(n, m))
-
-
-def corner(n: int, m: int, shift: int = 0) -> Tensor:
-    return torch.ones(n, m).tril(shift).bool()
-
-
-def square(n: int, m: int) -> Tensor:
-    return corner(m, m)[m - n :]
-
-
-class Remembers(Net):
-    """The cache is in the model, and what is handed over does not count."""
-
-    def forward(self, tokens, cache=None):
-        result = super().forward(tokens, cache and self.mine)
-        self.mine = [tuple(x.detach() for x in pair) for pair in result[1]]
-        return result
-
-
-class RunsAgain(Net):
-    """The cache is the text."""
-
-    def forward(self, tokens, cache=None):
-        whole = tokens if cache is None else torch.cat([cache[0], tokens], 1)
-        logits, _ = super().forward(whole)
-        return logits[:, -tokens.size(1) :], (whole,)
-
-
-class AnswersAll(Net):
-    """Logits of the whole text each time."""
-
-    def forward(self, tokens, cache=None):
-        whole = tokens if cache is None else torch.cat([cache[0], tokens], 1)
-        return super().forward(whole)[0], (whole,)
-
-
-class OneForAll(Net):
-    """All layers read the cache of the first."""
-
-    def forward(self, tokens, cache=None):
-        return super().forward(tokens, cache and [cache[0]] * len(self.blocks))
-
-
-class Box:
-    """A cache that is an object."""
-
-    def __init__(self, kept):
-        self.kept = kept
-
-
-def turned_again(self, old, new):
-    """The cached keys, which are turned, are turned with the new ones."""
-    key, value = appended(old, new)
-    now, self.at = self.at, torch.arange(key.size(2))
-    pair, self.at = (self.turned(key), value), now
-    return pair
-
-
-def returning(answer, base=Net):
-    """Something else is returned."""
-    return changed(base, answer=lambda self, logits, kept, tokens, cache: answer(logits, kept))
-
-
-OTHER_NUMBERS = (
-    "Behind a cache a new token reads every token that it should, but finds other numbers than in the whole text. Does the "
-    "first new token stand right behind the cached ones, at place m after m of them? Do old keys stay with keys and old values "
-    "with values? Is a key that is turned by its place turned once only, before it is cached?"
-)
-
-
-def slips(base: type[Net]) -> list[Mistake]:
-    """What goes wrong in a cache, whatever the attention."""
-    return [Mistake(says, answer) for says, answer in (
-        ("This is an instance; pass the class.", base(VOCAB, WIDTH, 2, 1, LENGTH)),
-        ("It builds no torch.nn.Module; let the class inherit from it.", dict),
-        ("Only the logits are returned; return (logits, cache).", returning(lambda x, kept: x, base)),
-        ("The order is (cache, logits); return the logits first.", returning(lambda x, kept: (kept, x), base)),
-        ("The cache is an object of a class of yours; hand on plain tensors, in tuples, lists or dicts.",
-         returning(lambda x, kept: (x, Box(kept)), base)),
-        ("Behind a cache the positions start at 0 again: written one by one, the tokens have no order. A new token stands "
-         "behind all that were written.",
-         changed(base, embed=lambda self, tokens, start: Net.embed(self, tokens, 0))),
-        *((OTHER_NUMBERS, changed(base, **steps)) for steps in (
-            {"start": lambda self, cache: max(Net.start(self, cache) - 1, 0)},
-            {"join": lambda self, old, new: Net.join(None, old and [old[0], old[0]], new)})),
-        ("Behind a cache the mask is aligned to the first key; new token i may read the past and new tokens up to "
-         "itself.", seeing(corner, base)),
-        ("Behind a cache there is no mask; within a piece a token still reads no later one.",
-         seeing(lambda n, m: corner(n, m) if n == m else corner(n, m, m), base)),
-        (NO_MASK, seeing(lambda n, m: corner(n, m, m), base)),
-        *((RESHAPED, changed(base, attention=how)) for how in (torn, not_back)),
-        ("The cached tokens are hidden: a new token reads only new ones.",
-         seeing(lambda n, m: corner(n, m, m - n) & (torch.arange(m) >= m - n), base)),
-        ("The cache is not handed on with the new tokens in it; it stays as it was after the first piece.",
-         joined(keep=lambda pair, old, new: tuple(old or pair), base=base)),
-        ("Only the keys and values of the new tokens are handed on; the older ones belong into the cache, too.",
-         joined(keep=lambda pair, old, new: tuple(new), base=base)),
-        ("The new keys stand before the old ones.",
-         joined(lambda old, new: new if old is None else appended(new, old), base=base)),
-        ("The prompt is run again for every token, because the cache holds the text alone. Keep what attention reads of "
-         "it in every layer.", type("RunsAgain", (RunsAgain, base), {})),
-        ("Each call answers the whole text; return logits for the new tokens only.",
-         type("AnswersAll", (AnswersAll, base), {})),
-        ("All layers read the cache of the first; each has its own.", type("OneForAll", (OneForAll, base), {})),
-        ("No gradient comes back at all: it is computed under torch.no_grad() or behind detach(), so nothing could be learned.",
-         changed(base, forward=torch.no_grad()(base.forward))),
-        ("More layers add no parameters: one block is used again and again, or layers and num_heads are exchanged in a call. "
-         "Build a block for each layer.",
-         changed(base, make_blocks=lambda self, e, k: nn.ModuleList([self.block(e)] * k))),
-        ("The model keeps the cache itself, so two texts get mixed; use the one that is handed over.",
-         type("Remembers", (Remembers, base), {})),
-    )]  # fmt: skip
-
-
-MISTAKES = Mistakes([
-    *slips(Net),
-    Mistake("For one token a mask of all n x n pairs is made, and one row of it used; make that row.",
-            seeing(square)),
-    Mistake("The cache is larger than the keys and values of the text: it holds something twice.",
-            changed(joined(lambda old, new: appended(old and old[:2], new)),
-                    answer=lambda self, x, kept, *rest: (x, [(*pair, torch.cat(pair)) for pair in kept]))),
-    *(Mistake("Only the last position is answered; return logits for all new tokens, (b, n, vocab).", returning(last))
-      for last in (lambda logits, kept: (logits[:, -1], kept), lambda logits, kept: (logits[:, -1:], kept))),
-    Mistake(OTHER_NUMBERS, changed(FusedAndRotary, join=turned_again)),
-])  # fmt: skip
+MEANINGS = (
+    *looks.MEANINGS,
+    ("finite: no tensor", "No tensor comes first; return (logits, cache), the logits first."),
+    ("nothing of the first and nothing of the second", "The cached tokens are hidden, or not used: "
+     "a new token reads only new ones."),
+    ("reads nothing of the first", "Only the keys and values of the new tokens are handed on; the "
+     "older ones belong into the cache, too."),
+    ("reads nothing of the second", "The cache is not handed on with the new tokens in it; it "
+     "stays as it was after the first piece."),
+    ("nothing of the second and not all of the third", "Behind a cache the mask is aligned to the "
+     "first key; new token i may read the past and new tokens up to itself."),
+    ("not all of the", "Behind a cache less is read than in the whole text. Do new keys stand "
+     "before the old ones, where the mask hides others? If the cache is cut to a window, the mask "
+     "makes the same one, with the whole text at once as well."),
+    ("later tokens of its own", "Behind a cache there is no mask, or one that is shifted: a piece "
+     "reads later tokens of its own. New token i may read the past and new tokens up to itself."),
+    ("one by one the order", "Behind a cache the positions start at 0 again, or they stand still: "
+     "written one by one, the tokens have no order. A new token stands behind all that were "
+     "written; where the cache is cut, hand on their number, too."),
+    (f"{ONE}: no", "Behind a cache a new token reads every token that it should, but finds other "
+     "numbers than in the whole text. Does the first new token stand right behind the cached ones, "
+     "at place m after m of them? Do old keys stay with keys and old values with values? Is a key "
+     "that is turned by its place turned once only, before it is cached?"),
+    (f"{TWO}: not", "With one layer the pieces are right, with two they are not: does each layer "
+     "find its own keys and values in the cache?"),
+    (f"{TURNS}: ", "The model keeps something of a text itself, so two texts get mixed; use the "
+     "cache that is handed over."),
+)  # fmt: skip
 
 EXERCISE = Exercise(
-    name="write", answer="Writer", judge=Facts(facts, NAMES), accepted=ACCEPTED, mistakes=MISTAKES
+    name="write",
+    answer="Writer",
+    judge=Facts(facts, (*FIRST, looks.READS, *LAST, SIZE, STEP)),
+    right=net.Net,
+    explain=(meaning_of_facts(*MEANINGS),),
+    asks_for="class",
+    measures=("gradients", "memory", "parameters"),
 )
