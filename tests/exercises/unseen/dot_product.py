@@ -70,7 +70,7 @@ for says, weights in (
     ("the exponents, the next step, are not", lambda d, h: share(1 / (1 + d / h**2))),
     ("The weights are made along the queries", lambda d, h: torch.softmax(-d / (2 * h * h), 0)),
     ("they should sum to 1", lambda d, h: kernel(d, h) / d.size(1)),
-    ("All weight goes to the nearest key", lambda d, h: one_hot(d.argmin(1), d.size(1)) + 0.0 * d),
+    ("Query 0 reads key 6", lambda d, h: one_hot(d.argmin(1), d.size(1)) + 0.0 * d),
     ("as after a softmax over them", lambda d, h: torch.softmax(-d / (2 * h) ** 2, 0)),
     ("gives key 1 no weight", lambda d, h: torch.softmax(-d / (2 * h * h), 1).round(decimals=2)),
 ):
@@ -119,7 +119,7 @@ for says, steps in (
     ("tears its rows apart", {"score": lambda q, k: q @ k.reshape(*k.shape[:2], k.size(3), -1)}),
     ("Two tensors meet whose axes differ in size", {"score": lambda q, k: q @ k.transpose(1, 2)}),
     ("dot products", {"score": lambda q, k: normalize(q, dim=-1) @ normalize(k, dim=-1).mT}),
-    ("distances between query and key", {"score": lambda q, k: -torch.cdist(q, k)}),
+    ("those of other scores", {"score": lambda q, k: -torch.cdist(q, k)}),
     ("overflows on large scores", {"weights": lambda s: shifted(s, 0)}),
     (
         LOUD,
@@ -139,7 +139,7 @@ for says, steps in (
     (LOUD, {"weights": lambda s: s.clamp(-50, 50).softmax(-1)}),
     ("The weights are transposed", {"mix": lambda p, v: p.mT @ v}),
     ("The weights are right, so the fault lies behind them", {"mix": lambda p, v: p @ v.flip(-2)}),
-    ("they are detached before the mix", {"mix": lambda p, v: p.detach() @ v}),
+    ("a part of its way back is cut", {"mix": lambda p, v: p.detach() @ v}),
     ("The returned weights are detached", {"answer": lambda o, p: (o, p.detach())}),
     ("No gradient flows back", {"answer": lambda o, p: (o.detach(), p.detach())}),
     ("axes of size 1 are", {"answer": lambda o, p: (o, p.squeeze())}),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.inputs import sized_cases
@@ -49,11 +49,11 @@ def cases(seed: int) -> list[Case]:
 
 @dataflow(query="the queries: n d", keys="the keys: m d", values="the values: m e")
 def right(query, keys, values, bandwidth):
-    apart = yield value("the differences of queries and keys: n m d", query[:, None] - keys)
-    squares = yield value("the squared distances: n m", apart.square().sum(-1))
-    exponents = yield value("the exponents: n m", -squares / (2 * bandwidth**2))
-    weights = yield value("the weights: n m", exponents.softmax, dim=-1)
-    return (yield value("the weighted sums of the values: n e", weights @ values))
+    apart = yield named("the differences of queries and keys: n m d", query[:, None] - keys)
+    squares = yield named("the squared distances: n m", apart.square().sum(-1))
+    exponents = yield named("the exponents: n m", -squares / (2 * bandwidth**2))
+    weights = yield named("the weights: n m", exponents.softmax, dim=-1)
+    return (yield named("the weighted sums of the values: n e", weights @ values))
 
 
 TINY, SOFTMAX = "Far from every key", "use a softmax over the exponents"
@@ -77,11 +77,6 @@ def far_away(asked: Asked) -> str:
     )
 
 
-def kernel(exponents):
-    """The exercise with other exponents."""
-    return lambda q, k, v, h: exponents(q[:, None] - k, h).softmax(-1) @ v
-
-
 EXERCISE = Exercise(
     name="kernel_regression",
     judge=Calls(definition, cases),
@@ -92,19 +87,10 @@ EXERCISE = Exercise(
     ideas=[
         Mistake(says, answer)
         for says, answer in (
-            ("The distance is not squared.", kernel(lambda x, h: -x.norm(dim=-1) / (2 * h**2))),
-            ("These are sums of absolute differences; square them.",
-             kernel(lambda x, h: -x.abs().sum(-1) / (2 * h**2))),
-            ("The sum is squared, not each difference.",
-             kernel(lambda x, h: -(x.sum(-1) ** 2) / (2 * h**2))),
             ("The scores are dot products, not distances; the keys differ in length.",
              lambda q, k, v, h: (q @ k.mT / h**2).softmax(-1) @ v),
             ("The scores are those of attention, query times key; here they are distances.",
              lambda q, k, v, h: (q @ k.mT / q.size(-1) ** 0.5).softmax(-1) @ v),
-            ("The weights are returned; mix the values with them.",
-             lambda q, k, v, h: (-torch.cdist(q, k).square() / (2 * h**2)).softmax(-1)),
-            ("All weight goes to the nearest key; the others count as well.",
-             lambda q, k, v, h: v[torch.cdist(q, k).argmin(-1)]),
         )
     ],
 )  # fmt: skip

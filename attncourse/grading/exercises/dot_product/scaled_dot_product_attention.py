@@ -2,8 +2,6 @@
 
 from functools import partial
 
-import torch
-
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Exercise
 from attncourse.grading.explain.places import only_loud
@@ -27,36 +25,12 @@ CALLS = (  # what is special, b h n m d e, how loud
 )
 CASES = partial(sized_cases, letters="b h n m d e", shapes="b h n d, b h m d, b h m e", calls=CALLS)
 
-RIGHT = Recipe(Given)
-
 EXERCISE = Exercise(
     name="scaled_dot_product_attention",
     judge=Calls(spec.scaled_dot_product_attention, CASES),
-    right=RIGHT,
+    right=Recipe(Given),
     explain=(only_loud,),
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     measures=("gradients",),
-    ideas=[
-        RIGHT.but(
-            "The scores are distances between query and key; they are dot products.",
-            score=lambda x: -torch.cdist(x.query, x.key),
-        ),
-        RIGHT.but(
-            "The scores lose their sign (abs); a negative score means little weight.",
-            score=lambda x: (x.query @ x.key.mT).abs(),
-        ),
-        RIGHT.but(
-            "Dropout changes the weights at random; nothing is random here.",
-            normalize=lambda s: torch.nn.functional.dropout(s.softmax(-1), 0.1),
-        ),
-        RIGHT.but(
-            "No gradient flows from the output to the weights; they are detached before the mix.",
-            mix=lambda w, x: w.detach() @ x.value,
-        ),
-        RIGHT.but(
-            "A causal mask hides keys; here every query reads every key.",
-            mask=lambda s, x: s.masked_fill(torch.ones_like(s).triu(1) > 0, -torch.inf),
-        ),
-    ],
 )

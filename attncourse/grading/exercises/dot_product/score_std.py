@@ -34,22 +34,12 @@ EXERCISE = Exercise(
     ideas=[
         Mistake("That is the variance; the standard deviation is its square root.", 16),
         Mistake("That is sqrt(64): the keys' standard deviation of 0.5 is not in it.", 8),
-        Mistake("That is the number of dimensions.", 64),
         Mistake("That grows with d itself; variances add, standard deviations do not.", 32),
         Mistake(
             "That is the score after the division by sqrt(64); the one before is asked.",
             0.5,
         ),
         Mistake("That adds standard deviations; the variances of factors are multiplied.", 12),
-        Mistake("That is the mean; the dot products scatter around it.", 0),
         Mistake("That is the variance of one product; a dot product adds up 64.", 0.25),
-        Mistake(
-            "That is the standard deviation of one number of a query; a dot product adds up 64.",
-            1,
-        ),
-        Mistake(
-            "That is the standard deviation of the mean; a dot product is the sum.",
-            0.0625,
-        ),
     ],
 )

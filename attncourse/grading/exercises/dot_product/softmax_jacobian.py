@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.explain.places import only_loud
@@ -44,9 +44,9 @@ def cases(seed: int) -> list[Case]:
 
 @dataflow(scores="the scores: b i")
 def right(scores):
-    p = yield value("the weights p: b i", scores.softmax, dim=-1)
-    diagonal = yield value("the diagonal matrices of p: b i j", torch.diag_embed(p))
-    products = yield value("the products p_i p_j: b i j", p[:, :, None] * p[:, None, :])
+    p = yield named("the weights p: b i", scores.softmax, dim=-1)
+    diagonal = yield named("the diagonal matrices of p: b i j", torch.diag_embed(p))
+    products = yield named("the products p_i p_j: b i j", p[:, :, None] * p[:, None, :])
     return diagonal - products
 
 
@@ -97,11 +97,8 @@ EXERCISE = Exercise(
                 ("The softmax is missing: the scores are used as weights.", lambda s: s),
                 ("The exponentials are not divided by their sum.", torch.exp),
                 ("The weights are sigmoids of the scores; they must sum to 1.", torch.sigmoid),
-                ("The softmax runs over all scores of the batch; each row has its own.",
-                 lambda s: s.flatten().softmax(0).view_as(s)),
             )
         ),
-        Mistake("The weights are returned; return how they move.", lambda s: s.softmax(-1)),
         Mistake("The derivatives are summed over the weights, which always gives 0.",
                 lambda s: 0 * s),
         Mistake("The Jacobian of the whole batch is returned; only scores of one row interact.",
