@@ -1,10 +1,12 @@
-"""A decoder that reads its own future, where it is told to."""
+"""Models that read their own future, where they are told to."""
 
+import math
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn.functional import layer_norm
+from torch.nn.functional import layer_norm, normalize
 
 WIDTH = 6
 
@@ -45,3 +47,71 @@ def decoder(
         return said + known + future + rounded
 
     return decode
+
+
+def causal_layer(
+    g: torch.Generator, n: int, d: int, e: int, pairs: Iterable[tuple[int, int]] = ()
+) -> Callable[[Tensor], Tensor]:
+    """Attention from d to e features in which pairs (i, j) of the future are visible, too."""
+    w_q, w_k, w_v = (torch.randn(d, k, generator=g).double() for k in (d, d, e))
+    visible = torch.ones(n, n, dtype=torch.bool).tril()
+    for i, j in pairs:
+        visible[i, j] = True
+
+    def layer(x: Tensor) -> Tensor:
+        scores = (x @ w_q) @ (x @ w_k).mT / d
+        return scores.masked_fill(~visible, -math.inf).softmax(-1) @ (x @ w_v)
+
+    return layer
+
+
+def leaking_models(x0: Tensor, e: int, g: torch.Generator) -> dict[str, Callable]:
+    """Models of inputs like x0 whose outputs are e wide, by what leaks; some know the input."""
+    b, n, d = x0.shape
+    every, signs = slice(None), (-1.0) ** torch.arange(max(b, e))
+    layer = partial(causal_layer, g, n, d, e)
+    full, causal = [(i, j) for i in range(n) for j in range(i + 1, n)], layer()
+
+    def beside(i, leak, sample=every, feature=every, layer=causal):
+        """``leak(x)`` is added to the output at position i."""
+
+        def model(x):
+            output = layer(x)
+            output[sample, i, feature] += leak(x)
+            return output
+
+        return model
+
+    def moved(x):
+        """Above 0 wherever the position moves; yet where it is, its gradient is not 0."""
+        by = (x - x0)[:, 5].sum(-1, keepdim=True)
+        return torch.where(by >= 0, by, -by / 2)
+
+    def faint(x, slope=100.0):
+        return 1.2e-6 * torch.tanh(slope * (x - x0)[:, 4, :1])
+
+    flat = partial(beside, layer=lambda x: 0 * causal(x))
+    large = partial(beside, layer=lambda x: 1e3 + causal(x))
+    return {
+        "a causal layer": causal,
+        "a strictly causal sum": lambda x: torch.ones(n, n).double().tril(-1) @ x,
+        "rounding errors of 8e-7": beside(every, lambda x: 8e-7 * (x != x0).any(), 0, 0),
+        "a layer without a mask": layer(full),
+        "no mask, and one sample, where samples cannot change places": layer(full),
+        "a mask that is off by one": layer([(i, i + 1) for i in range(n - 1)]),
+        "the last but one position reads the last": layer([(n - 2, n - 1)]),
+        "forbidden pairs, 4 reads 5 and 1 reads the last": layer([(4, 5), (1, n - 1)]),
+        "a leak in the last feature": beside(2, lambda x: moved(x)[:, 0] * signs[:b], feature=-1),
+        "a leak of the difference of two": beside(1, lambda x: (x[:, 3] - x[:, 4])[:, :1]),
+        "a leak behind a LayerNorm": beside(3, lambda x: layer_norm(x[:, 5], (d,))[:, :1]),
+        "a leak of a sum of features that only raises the output": beside(3, moved),
+        "a leak of a sum of features that only lowers it": beside(2, lambda x: -moved(x)),
+        "a leak that cancels in a mean or sum": beside(
+            1, lambda x: x[0, 4, 0] * signs[:2, None] * signs[:2], slice(2), slice(2)
+        ),
+        "a leak from the last feature to the first": beside(3, lambda x: x[0, 6, -1], 0, 0),
+        "a leak from the first feature to the second": beside(4, lambda x: x[1, 5, 0], 1, 1),
+        "the same for -x and 2 x": beside(3, lambda x: normalize(x[:, 5]).square()[:, :1]),
+        "a leak of 1.2e-6 in one number": flat(0, lambda x: faint(x, 1e4)[1, 0], 1, -1),
+        "a leak of 1.2e-6 which a relative tolerance hides": large(0, faint),
+    }

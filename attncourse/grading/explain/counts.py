@@ -130,3 +130,29 @@ def _told(right: float, number: float, tells: Callable[[float], str]) -> str:
     if abs(number - right) < 0.02 * abs(right):
         return "this is close, but all digits count."
     return tells(number) or f"this is too {'small' if number < right else 'large'}."
+
+
+def calls_by(
+    *kinds: tuple[str, Callable[[int, int], bool]], order: Sequence[str] = ()
+) -> Callable[[Asked], str]:
+    """An explainer that sorts the wrong calls of a function that returns whole numbers.
+
+    Args:
+        kinds: sentences that end before the calls, and ``of(expected, seen)``.
+        order: the labels of all calls; the last ones tell most.
+    """
+
+    def explainer(asked: Asked) -> str:
+        wrong = sorted(asked.wrong, key=lambda x: order.index(x.label) if order else 0)
+        if any(type(x.seen) is not int for x in wrong):
+            return ""
+        if len(wrong) > 6 and len({x.seen - x.expected for x in wrong}) == 1:
+            return ""  # that is one term too many, everywhere
+        says = []
+        for how, of in kinds:
+            *others, last = [x.label for x in wrong if of(x.expected, x.seen)] or [""]
+            more = f"; and {len(others) - 2} more" * (len(others) > 2)
+            says += [f"{how}: {'; '.join([*others[-2:], last])}{more}."] * bool(last)
+        return " ".join(says)
+
+    return explainer

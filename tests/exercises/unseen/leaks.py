@@ -43,7 +43,7 @@ for says, steps in (
     ("a sum of features", {"change": lambda tail: tail.flip(-1)}),
     ("a leak behind a LayerNorm", {"change": lambda tail: tail + torch.randn(*tail.shape[:2], 1)}),
     (
-        "a leak that reads the difference",
+        "a leak of the difference of two",
         {"change": lambda tail: tail + torch.randn(1, 1, tail.size(2))},
     ),
     *(
@@ -79,7 +79,7 @@ for says, steps in (
         "from the last feature to the first",
         {"moves": lambda a, b: ((a - b).abs() > 1e-6).all()},
     ),
-    ("which is a position; return -1", {"none": 0}),
+    ("seen where none is", {"none": 0}),
     ("the last but one position reads the last", {"last": 2}),
     ("No leak is found in any model", {"change": lambda tail: tail * math.inf}),
     ("expected 0, got the text", {"found": str, "none": "-1"}),

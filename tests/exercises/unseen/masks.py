@@ -25,7 +25,7 @@ for says, mask in (
     ),
     ("query 100 does not read key 0", lambda n, m: tril(n, m) & ~tril(n, m, -100)),
     ("aligned to the last key", lambda n, m: torch.arange(m) <= torch.arange(m - n, m)[:, None]),
-    ("the queries are the rows", lambda n, m: tril(m, n)),
+    ("the axis of queries is as long as m", lambda n, m: tril(m, n)),
     ("torch.int32; torch.bool is asked", lambda n, m: tril(n, m).int()),
     ("axes of size 1 are added", lambda n, m: tril(n, m)[None]),
     ("is `return` missing?", lambda n, m: None),
@@ -99,7 +99,7 @@ for says, steps in (
     (LOUD, {"hide": lambda s, m: s - 1e4 * ~m, "late": TIMES}),
     (LOUD, {"hide": lambda s, m: s - 1e8 * ~m, "late": TIMES}),
     ("it should read nothing", {"hide": filled(1.0)}),
-    ("equal weights to all keys", {"hide": filled(-1e9)}),
+    ("weights that are not 0", {"hide": filled(-1e9)}),
     (LOUD, {"softmax": largest_at_least(0.0)}),
     (LOUD, {"softmax": largest_at_least(-1e6)}),
     (
@@ -145,9 +145,9 @@ def raising(error):
 
 
 for *says, rules in (
-    ("16 bits are too few", {"zero_hides": lambda x: x.short() != 0}),
-    ("32 bits are too few", {"zero_hides": lambda x: x.int() != 0}),
-    ("8 bits are too few", {"zero_hides": lambda x: x.char() != 0}),
+    ("takes 4294967296 as hidden", {"zero_hides": lambda x: x.short() != 0}),
+    ("takes 4294967296 as hidden", {"zero_hides": lambda x: x.int() != 0}),
+    ("takes 4294967296 as hidden", {"zero_hides": lambda x: x.char() != 0}),
     ('"zero_hides" takes -256 as hidden', {"zero_hides": lambda x: x >= 0}),
     ('"additive" takes -3 as hidden', {"additive": lambda x: x > x.min()}),
     ('"additive" takes -10000 as hidden', {"additive": lambda x: x > 0}),

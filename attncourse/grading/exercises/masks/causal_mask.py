@@ -1,11 +1,9 @@
 """Exercise causal_mask: who may read whom when nobody may look ahead."""
 
-import math
-
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.mistake import Mistake
 
@@ -18,9 +16,9 @@ def cases(seed: int) -> list[Case]:
 
 @dataflow()
 def right(n, m):
-    queries = yield value("the numbers of the queries: n m", torch.arange(n)[:, None])
-    keys = yield value("the numbers of the keys: m", torch.arange(m))
-    return (yield value("the visible pairs: n m", keys <= queries))
+    queries = yield named("the numbers of the queries: n m", torch.arange(n)[:, None])
+    keys = yield named("the numbers of the keys: m", torch.arange(m))
+    return (yield named("the visible pairs: n m", keys <= queries))
 
 
 def triangle(n, m, diagonal=0):
@@ -34,18 +32,6 @@ EXERCISE = Exercise(
     axes=("n m",),
     ideas=[
         Mistake(
-            "True marks the hidden pairs here; it must mark the pairs that may attend.",
-            lambda n, m: ~triangle(n, m),
-        ),
-        Mistake(
-            "Each query reads one key too far ahead; the last it reads is its own position.",
-            lambda n, m: triangle(n, m, 1),
-        ),
-        Mistake(
-            "The mask hides the query's own position; it reads up to itself.",
-            lambda n, m: triangle(n, m, -1),
-        ),
-        Mistake(
             "The mask is turned around: it hides the past and shows the future.",
             lambda n, m: ~triangle(n, m, -1),
         ),
@@ -56,20 +42,6 @@ EXERCISE = Exercise(
         Mistake(
             "The triangle is shifted by n - m; its corner is at query 0 and key 0.",
             lambda n, m: triangle(n, m, n - m),
-        ),
-        Mistake(
-            "There is no causal mask: a query reads later keys.",
-            lambda n, m: torch.ones(n, m) > 0,
-        ),
-        Mistake(
-            "The shape is (m, n); the queries are the rows: (n, m).", lambda n, m: triangle(m, n)
-        ),
-        Mistake("The mask is transposed; its rows are the keys.", lambda n, m: triangle(n, m).T),
-        Mistake("The mask is n by n; it has one column a key.", lambda n, m: triangle(n, n)),
-        Mistake("The mask is m by m; it has one row a query.", lambda n, m: triangle(m, m)),
-        Mistake(
-            "Zeros and minus infinities are a mask to be added; return booleans.",
-            lambda n, m: torch.full((n, m), -math.inf).triu(1),
         ),
     ],
 )

@@ -1,11 +1,9 @@
 """Exercise decoder_mask: causal and padding at once, one mask for a batch."""
 
-import math
-
 import torch
 
 from attncourse.grading.compare import plain
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.inputs import seeded
@@ -31,9 +29,9 @@ def cases(seed: int) -> list[Case]:
 @dataflow(lengths="the lengths: b")
 def right(lengths, n):
     place = torch.arange(n)
-    causal = yield value("the pairs of the causal rule: n m", place <= place[:, None])
-    real = yield value("the real keys: b h n m", (place < lengths[:, None])[:, None, None])
-    return (yield value("the visible pairs: b h n m", causal & real))
+    causal = yield named("the pairs of the causal rule: n m", place <= place[:, None])
+    real = yield named("the real keys: b h n m", (place < lengths[:, None])[:, None, None])
+    return (yield named("the visible pairs: b h n m", causal & real))
 
 
 def wrong_pair(asked: Asked) -> str:
@@ -61,29 +59,12 @@ EXERCISE = Exercise(
     explain=(wrong_pair,),
     axes=("b h n m",),
     ideas=[
-        right.but("Padding is not hidden.", "the real keys", torch.ones_like),
-        right.but("The causal rule is missing: only padding is hidden.",
-                  "the pairs of the causal rule", torch.ones_like),
         right.but("The rows of padding queries are empty; only keys are to be hidden.",
                   "the real keys", lambda real: real.mT),
-        right.but("The padding part marks padding as visible; invert it before the two meet.",
-                  "the real keys", torch.logical_not),
-        right.but("Padding is hidden on the left; here it stands on the right.",
-                  "the real keys", lambda real: real.flip(-1)),
-        right.but("Every sample gets the length of the longest one.",
-                  "the lengths", lambda lengths: lengths * 0 + lengths.max()),
-        right.but("The causal part marks the future as visible; invert it before the two meet.",
-                  "the pairs of the causal rule", torch.logical_not),
         Mistake("A pair is visible when either rule allows it; both must (and, not or).",
                 lambda lengths, n: (torch.arange(n) < lengths[:, None])[:, None, None]
                 | (torch.ones(n, n).tril() > 0)),
-        Mistake("True marks the hidden pairs here; it must mark the pairs that may attend.",
-                changed(torch.logical_not)),
         Mistake("The shape is (b, n, n); without an axis for heads it is one mask per head.",
                 changed(lambda mask: mask[:, 0])),
-        Mistake("Zeros and minus infinities are a mask to be added; return booleans.",
-                changed(lambda mask: torch.zeros(mask.shape).masked_fill(~mask, -math.inf))),
-        Mistake("The mask is as long as the longest sample; it must have n queries and n keys.",
-                lambda lengths, n: right(lengths, int(lengths.max()))),
     ],
 )  # fmt: skip

@@ -80,15 +80,9 @@ def ideas():
     """Mistakes in what becomes of a row, by the steps that they replace."""
     plain = {"finish": Recipe.finish}
     for says, steps in (
-        ("An empty row is still NaN: the softmax of minus infinities is 0 / 0.",
-         {"mask": hide, **plain}),
         ("Output and weights are repaired after the mix: the NaN stays in the graph, and the "
          "gradient is NaN.",
          {"mask": hide, **plain, "answer": lambda o, w, s, x: (o.nan_to_num(), w.nan_to_num())}),
-        ("An empty row gives equal weights to all keys, as it does after a large negative number.",
-         plain),
-        ("Every row with a hidden key is set to 0; only rows without any visible key are empty.",
-         {"finish": lambda w, x: w * x.visible.all(-1, keepdim=True)}),
         ("Emptiness is looked for along the queries (dim=-2); a row runs along the keys (dim=-1).",
          {"mask": lambda s, x: zeroed(hide(s, x), x, -2), "finish": lambda w, x: zeroed(w, x, -2)}),
         ("The mask comes after the softmax: a hidden key with a large score has taken the weight.",

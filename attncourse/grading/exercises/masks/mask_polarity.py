@@ -1,7 +1,6 @@
 """Exercise mask_polarity: four conventions, one meaning."""
 
 import math
-from functools import partial
 
 import torch
 
@@ -85,12 +84,6 @@ def conventions(asked: Asked) -> str:
     return f"{says[:1].upper()}{says[1:]}." if says else ""
 
 
-def reading(**rules):
-    """The definition with another rule for some names."""
-    others = {name: partial(definition, convention=name) for name in VISIBLE} | rules
-    return lambda mask, name: others[name](mask) if name in others else definition(mask, name)
-
-
 EXERCISE = Exercise(
     name="mask_polarity",
     answer="to_attend",
@@ -98,10 +91,9 @@ EXERCISE = Exercise(
     right=right,
     explain=(conventions,),
     ideas=[
-        *(Mistake(f'"zero_hides": {bits} bits are too few; {2**bits:,} becomes 0 and hides.',
-                  reading(zero_hides=lambda x, bits=bits: x % 2**bits != 0))
-          for bits in (8, 16, 32)),
-        Mistake("~ flips bits of integers: ~0 is -1, ~1 is -2, both are True.",
-                reading(zero_hides=lambda x: (~x).bool())),
+        Mistake(
+            "~ flips bits of integers: ~0 is -1, ~1 is -2, both are True.",
+            lambda mask, name: right(~mask if name == "zero_hides" else mask, name),
+        ),
     ],
 )  # fmt: skip

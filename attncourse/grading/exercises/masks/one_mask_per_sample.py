@@ -74,10 +74,6 @@ def by_axes(asked: Asked) -> str:
     return f"The output is right with masks of shape {right}, but not with those of {wrong}."
 
 
-def shared(weights, least):
-    return weights / weights.sum(-1, keepdim=True).clamp(min=least)
-
-
 RIGHT = Recipe(reading(aligned), answer=lambda output, weights, scores, x: output)
 EXERCISE = Exercise(
     name="one_mask_per_sample",
@@ -88,23 +84,14 @@ EXERCISE = Exercise(
     axes=("b h n e",),
     measures=("gradients",),
     ideas=[
-        *(
-            per_sample(says, align)
-            for says, align in (
-                ("The (batch, n, m) mask is read as one mask per head; it needs an axis for heads.",
-                 lambda mask, h: mask),
-                ("The axis is put in only where shapes do not fit; as many samples as heads fit.",
-                 lambda mask, h: mask if len(mask) in (1, h) else mask[:, None]),
-                ("Every sample gets the mask of the first one.", lambda mask, h: mask[0]),
-                ("repeat gives m0 m1 m0 m1, but the heads of one sample need m0 m0 m1 m1.",
-                 lambda mask, h: mask.repeat(h, 1, 1).unflatten(0, (-1, h))),
-            )
-        ),
-        *(
-            RIGHT.but("The mask comes after the softmax: a hidden key with a large score has taken "
-                      "the weight already.", mask=lambda s, x: s,
-                      finish=lambda w, x, e=e: shared(w * x.visible, e)) for e in (0.0, 1e-9)
-        ),
-        RIGHT.but("The weights are returned instead of the output.", answer=lambda o, w, s, x: w),
+        per_sample(says, align)
+        for says, align in (
+            ("The (batch, n, m) mask is read as one mask per head; it needs an axis for heads.",
+             lambda mask, h: mask),
+            ("The axis is put in only where shapes do not fit; as many samples as heads fit.",
+             lambda mask, h: mask if len(mask) in (1, h) else mask[:, None]),
+            ("repeat gives m0 m1 m0 m1, but the heads of one sample need m0 m0 m1 m1.",
+             lambda mask, h: mask.repeat(h, 1, 1).unflatten(0, (-1, h))),
+        )
     ],
 )  # fmt: skip

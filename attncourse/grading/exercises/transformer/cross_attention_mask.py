@@ -2,7 +2,7 @@
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.inputs import seeded
 from attncourse.grading.mistake import Mistake
@@ -52,7 +52,7 @@ WORDS = "the words of the sources"
 
 @dataflow(source="the tokens of the sources: b m")
 def right(source, n, pad):
-    words = yield value(f"{WORDS}: b m", source != pad)
+    words = yield named(f"{WORDS}: b m", source != pad)
     return words[:, None, None].expand(-1, 1, n, -1)
 
 
@@ -82,21 +82,5 @@ EXERCISE = Exercise(
                 lambda *given: right(*given).tril()),
         Mistake("Padding is taken to be 0; it is the token pad, and 0 may be a word.",
                 lambda source, n, pad: right(source, n, 0)),
-        Mistake("Every token up to pad is hidden; only pad itself is padding.",
-                lambda source, n, pad: right((source > pad).long(), n, 0)),
-        Mistake("Only tokens below pad are shown; every token but pad is a word.",
-                lambda source, n, pad: right((source < pad).long(), n, 0)),
-        right.but("All after the first padding is hidden; padding can stand in front, too.",
-                  WORDS, lambda words: words.cumprod(1).bool()),
-        right.but("The words are counted from the left; padding can stand in front.",
-                  WORDS, lambda words: torch.arange(words.size(1)) < words.sum(1, keepdim=True)),
-        right.but("Padding at the end is hidden, but not that in front of a word.",
-                  WORDS, lambda words: words.flip(1).cummax(1).values.flip(1)),
-        right.but("Padding in front is hidden, but not that behind a word.",
-                  WORDS, lambda words: words.cummax(1).values),
-        right.but("A word is shown where any sample has one; each sample has its own mask.",
-                  WORDS, lambda words: words.any(0).expand_as(words)),
-        right.but("A word is hidden where any sample has padding; each sample has its own mask.",
-                  WORDS, lambda words: words.all(0).expand_as(words)),
     ],
 )  # fmt: skip

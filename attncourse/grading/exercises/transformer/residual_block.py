@@ -2,7 +2,7 @@
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.relations import multiplied
 from attncourse.grading.explain.shapes import packed
@@ -48,14 +48,14 @@ CENTRED, VARIANCES = "the vectors less their means", "the variances, with 1e-5 a
 @dataflow(x="the vectors: b t d", weight="the weights: d", bias="the biases: d")
 def right(x, part, weight, bias, norm_first):
     def norm(y):
-        centred = yield value(f"{CENTRED}: b t d", y - y.mean(-1, keepdim=True))
-        spread = yield value(f"{VARIANCES}: b t d", centred.square().mean(-1, keepdim=True) + 1e-5)
-        scaled = yield value("these vectors, divided by the roots: b t d", centred / spread.sqrt())
-        return (yield value("the normed vectors: b t d", scaled * weight + bias))
+        centred = yield named(f"{CENTRED}: b t d", y - y.mean(-1, keepdim=True))
+        spread = yield named(f"{VARIANCES}: b t d", centred.square().mean(-1, keepdim=True) + 1e-5)
+        scaled = yield named("these vectors, divided by the roots: b t d", centred / spread.sqrt())
+        return (yield named("the normed vectors: b t d", scaled * weight + bias))
 
     read = (yield from norm(x)) if norm_first else x
-    y = yield value("the results of the part: b t d", part(read))
-    y = yield value("the sums of x and these results: b t d", x + y)
+    y = yield named("the results of the part: b t d", part(read))
+    y = yield named("the sums of x and these results: b t d", x + y)
     return y if norm_first else (yield from norm(y))
 
 
@@ -76,18 +76,6 @@ def branch(asked):
     return same if f"{SAME}, norm last" in wrong else ""
 
 
-def normed(dims=-1, correction=0):
-    """The block whose norm runs over other axes, or whose variance is another."""
-
-    def norm(y, weight, bias):
-        spread = y.var(dims, correction=correction, keepdim=True) + 1e-5
-        return (y - y.mean(dims, keepdim=True)) / spread.sqrt() * weight + bias
-
-    return lambda x, part, w, b, first: (
-        x + part(norm(x, w, b)) if first else norm(x + part(x), w, b)
-    )
-
-
 EXERCISE = Exercise(
     name="residual_block",
     judge=Calls(right, cases),
@@ -96,14 +84,9 @@ EXERCISE = Exercise(
     explain=(packed, multiplied, branch),
     measures=("gradients",),
     ideas=[
-        Mistake("The norm runs over the positions; each vector is normed by itself.", normed(1)),
-        Mistake("The norm runs over samples and positions, as a batch norm does; each vector is "
-                "normed by itself.", normed((0, 1))),
-        Mistake("The variance is divided by width - 1; divide by width.", normed(correction=1)),
         Mistake("weight and bias of the norm are exchanged.",
                 lambda x, part, weight, bias, first: right(x, part, bias, weight, first)),
         Mistake("norm_first is read the other way round.",
                 lambda *given: right(*given[:4], not given[4])),
-        Mistake("The norm is missing.", lambda x, part, *_: x + part(x)),
     ],
 )  # fmt: skip
