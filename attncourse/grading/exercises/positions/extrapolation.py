@@ -47,15 +47,9 @@ EXERCISE = Exercise(
          RIGHT[::-1]),
         ("These are the shares of the near keys, up to distance 31; the far ones are asked.",
          [1 - x for x in RIGHT]),
-        *(("These are percentages; shares lie between 0 and 1.", [round(100 * x, k) for x in RIGHT])
-          for k in (2, 9)),
         ("Distance 31 is counted as far; training reached it.", shares(far=SEEN - 1)),
         ("Distance 32 is not counted as far; training ended at 31.", shares(far=SEEN + 1)),
         ("The bias stops falling at 32; the last distance of the training is 31.", shares(SEEN)),
-        ("The query itself, at distance 0, is left out; a query reads itself.", shares(first=1)),
         ("The bias is added, so far keys are preferred; it is subtracted.", shares(slope=-SLOPE)),
-        ("Without a bias all keys are alike: these are the far keys over all.", [224 / 256] * 2),
-        ("Both keep falling beyond 31; the first one stops.", [RIGHT[1]] * 2),
-        ("Both stop falling at 31; the second one goes on.", [RIGHT[0]] * 2),
     )],
 )  # fmt: skip

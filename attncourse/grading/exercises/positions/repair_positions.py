@@ -3,7 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.places import apart
 from attncourse.grading.inputs import normal, seeded
@@ -46,10 +46,10 @@ DISTANCES, NEAR, COLUMNS = (
 @dataflow(table="the numbers of the table: h c")
 def right(table, n, m):
     r = table.size(1) // 2
-    places = yield value("the positions of the queries: n", m - n + torch.arange(n))
-    distances = yield value(f"{DISTANCES}: n m", places[:, None] - torch.arange(m))
-    near = yield value(f"{NEAR}: n m", distances.clamp(-r, r))
-    columns = yield value(f"{COLUMNS}: n m", near + r)
+    places = yield named("the positions of the queries: n", m - n + torch.arange(n))
+    distances = yield named(f"{DISTANCES}: n m", places[:, None] - torch.arange(m))
+    near = yield named(f"{NEAR}: n m", distances.clamp(-r, r))
+    columns = yield named(f"{COLUMNS}: n m", near + r)
     return table[:, columns]
 
 
@@ -89,17 +89,9 @@ EXERCISE = Exercise(
     explain=(columns,),
     measures=("gradients",),
     ideas=[
-        Mistake("This is the code as found: the middle is not added, and queries start at 0.",
-                as_found),
         Mistake("The middle of the table is still not added, so negative distances wrap around.",
                 lambda t, n, m: as_found(t, m, m)[:, m - n :]),
         Mistake("Queries still start at 0; the last n of m positions ask.",
                 lambda t, n, m: right(t, m, m)[:, :n]),
-        right.but("The distance is j - i; columns right of the middle look back, so it is i - j.",
-                  DISTANCES, torch.neg),
-        right.but("The sign of the distance is lost; keys on either side have their own columns.",
-                  DISTANCES, torch.abs),
-        right.but("Keys that come after the query count as distance 0; they have columns, too.",
-                  DISTANCES, lambda x: x.clamp(min=0)),
     ],
 )  # fmt: skip

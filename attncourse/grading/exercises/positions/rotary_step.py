@@ -3,7 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.turns import turned
 from attncourse.grading.inputs import normal, seeded
@@ -57,16 +57,16 @@ SPEEDS, ANGLES = "the speeds of the pairs", "the angles"
 @dataflow(query="the queries: b h n d", key="the keys: b h n d", past=f"{PAST}: b")
 def right(query, key, past, base):
     n, d = query.shape[2:]
-    places = yield value(f"{PLACES}: b t", past[:, None] + torch.arange(n))
-    speeds = yield value(f"{SPEEDS}: u", base ** (-2 * torch.arange(d // 2) / d))
-    angles = yield value(f"{ANGLES}: b t u", places[..., None] * speeds)
+    places = yield named(f"{PLACES}: b t", past[:, None] + torch.arange(n))
+    speeds = yield named(f"{SPEEDS}: u", base ** (-2 * torch.arange(d // 2) / d))
+    angles = yield named(f"{ANGLES}: b t u", places[..., None] * speeds)
 
     def turn(x):
         (a, b), c, s = side_by_side(x).chunk(2, -1), angles.cos()[:, None], angles.sin()[:, None]
         return as_neighbours(torch.cat([a * c - b * s, a * s + b * c], -1))
 
-    queries = yield value("the turned queries: b h n d", turn(query))
-    keys = yield value("the turned keys: b h n d", turn(key))
+    queries = yield named("the turned queries: b h n d", turn(query))
+    keys = yield named("the turned keys: b h n d", turn(key))
     return queries, keys
 
 
@@ -79,20 +79,8 @@ EXERCISE = Exercise(
     explain=(turned("query key", lambda case, b, t: int(case.args[2][b]) + t),),
     measures=("gradients",),
     ideas=[
-        right.but("Positions start at 0; behind the cached tokens they start at past.",
-                  PAST, lambda past: 0 * past),
-        right.but("All samples get the longest past; each has its own.",
-                  PAST, lambda past: past.max().expand_as(past)),
-        Mistake("Positions start at past + n; the first new token stands at past.",
-                lambda q, k, past, base: right(q, k, past + q.size(2), base)),
-        right.but("Everything is turned the other way: clockwise.", ANGLES, torch.neg),
         right.but("The angles are multiplied by 2 pi; pair 0 turns by 1 radian per position.",
                   PLACES, lambda places: 2 * torch.pi * places),
-        right.but("The angles are turned into degrees; sin and cos take radians.",
-                  PLACES, torch.rad2deg),
-        right.but("All pairs turn at one speed; pair c turns by base ** (-2 c / d).",
-                  SPEEDS, torch.ones_like),
-        right.but("The exponent is -c / d; it is -2 c / d.", SPEEDS, torch.sqrt),
         Mistake("Feature c is paired with c + d / 2; here neighbours, 2 c and 2 c + 1, are a pair.",
                 lambda q, k, *rest: tuple(
                     map(side_by_side, right(as_neighbours(q), as_neighbours(k), *rest)))),

@@ -4,7 +4,7 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.compare import same
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.inputs import seeded
 from attncourse.grading.mistake import Mistake
@@ -35,11 +35,11 @@ EXPONENTS, ANGLES = "the exponents", "the angles"
 @dataflow(positions="the positions: r")
 def right(positions, width, base):
     c = torch.arange(width // 2).double()
-    exponents = yield value(f"{EXPONENTS}: u", -2 * c / width)
-    speeds = yield value("the speeds of the clocks: u", base**exponents)
-    angles = yield value(f"{ANGLES}: r u", positions[:, None] * speeds)
-    sines = yield value("the sines: r u", angles.sin())
-    cosines = yield value("the cosines: r u", angles.cos())
+    exponents = yield named(f"{EXPONENTS}: u", -2 * c / width)
+    speeds = yield named("the speeds of the clocks: u", base**exponents)
+    angles = yield named(f"{ANGLES}: r u", positions[:, None] * speeds)
+    sines = yield named("the sines: r u", angles.sin())
+    cosines = yield named("the cosines: r u", angles.cos())
     return torch.cat([sines, cosines], -1)
 
 
@@ -72,21 +72,9 @@ EXERCISE = Exercise(
     ideas=[
         Mistake("Sines and cosines alternate; all sines come first, then all cosines.",
                 lambda p, d, b: torch.stack(right(p, d, b).chunk(2, -1), -1).flatten(1)),
-        right.but("The exponents are -c / width, not -2 c / width.", EXPONENTS, lambda x: x / 2),
-        right.but("The exponents are -4 c / width, not -2 c / width.", EXPONENTS, lambda x: x * 2),
-        right.but("The exponents are rounded to whole numbers, so clocks run alike.",
-                  EXPONENTS, torch.floor),
-        right.but("The rows are numbered 0, 1, 2 ...; use the positions that are given.",
-                  "the positions", lambda p: torch.arange(len(p))),
-        right.but("Positions are counted from the first of them; use them as they are given.",
-                  "the positions", lambda p: p - p[0]),
         right.but("The angles are turned into degrees; sin and cos take radians.",
                   ANGLES, torch.rad2deg),
         right.but("The angles are multiplied by 2 pi; clock 0 turns by 1 radian per position.",
                   ANGLES, lambda x: 2 * torch.pi * x),
-        Mistake("The base is always 10,000; use the one that is given.",
-                lambda p, d, _: right(p, d, 1e4)),
-        Mistake("The base is made a whole number; use it as it is given.",
-                lambda p, d, base: right(p, d, int(base))),
     ],
 )  # fmt: skip
