@@ -43,7 +43,7 @@ for says, count in (
     ("Only the largest cache is wrong", lambda b, c, g, m, w, t: product(torch.int32, b, c, g, m, w, t)),
     ("Only the largest cache is wrong", lambda b, c, g, m, w, t: product(torch.float32, b, c, g, m, w, t)),
     ("Only the empty cache is wrong", lambda b, c, g, m, w, t: b * c * g * max(m, 1) * w * t),
-    ("A token too many", lambda b, c, g, m, w, t: b * c * g * (m + 1) * w * t),
+    ("the answer gives 4", lambda b, c, g, m, w, t: b * c * g * (m + 1) * w * t),
     ("The numbers are batch * layers ** 2 * num_kv_heads", lambda b, c, g, m, w, t: b * c * c * g * m * w * t),
     ("dtype.itemsize * 1 / 2**10; they should be", lambda b, c, g, m, w, t: b * c * g * m * w * t // 1024),
     ("dtype.itemsize * 1 / 10**6; they should be", lambda b, c, g, m, w, t: b * c * g * m * w * t / 1e6),
@@ -67,7 +67,7 @@ def tril(n, m, diagonal):
 
 
 for says, mask in (
-    ("There is no causal mask", lambda n, p: torch.ones(n, n + p).bool()),
+    ("of the last query are used for all queries", lambda n, p: torch.ones(n, n + p).bool()),
     ("a query does not read itself (in the call", lambda n, p: torch.zeros(n, n + p).bool()),
     ("their type is torch.int64; torch.bool is asked", lambda n, p: tril(n, n + p, p).long()),
     ("their type is torch.uint8; torch.bool is asked", lambda n, p: tril(n, n + p, p).byte()),
@@ -75,7 +75,7 @@ for says, mask in (
     ("a query does not read itself (in the call '1 new queries, 6 cached' at [0, 6]); a query does not read all cached", lambda n, p: tril(n, n + p, p if n > 1 else 0)),
     ("a query does not read itself (in the call '40 new queries, 130 cached'", lambda n, p: tril(n, n + p, min(p, 100)).bool()),
     ("a query reads tokens that come after it (in the call", lambda n, p: tril(n, n + p, p - 1).logical_not() | (torch.arange(n + p) < p)),
-    ("Rows and columns are both reversed", lambda n, p: tril(n, n + p, p).flip(0, 1)),
+    ("reads tokens that come after it", lambda n, p: tril(n, n + p, p).flip(0, 1)),
     ("axes of size 1 are added", lambda n, p: tril(n, n + p, p)[None]),
     ("only number 1 is asked", lambda n, p: (tril(n, n + p, p), p)),
     ("a query does not read itself", lambda n, p: tril(n, n + p, p) & (torch.arange(n + p) % 2 == 0)),
@@ -129,7 +129,10 @@ ATTENDING = (  # wrong wherever keys and values are right
     ("Query 0 reads key 0; it should read keys 0 to", {"scale": lambda q, m: 1.0, "rule": lambda n, m, p: tril(n, m, 0)}),
 )  # fmt: skip
 TURNED = ("the weights of query 0", "torch.cat joins")  # other cases are hit
-SAID = {LESS: "large ones do not", NONE: "The weights are averaged over the keys"}  # where steps are named
+SAID = {
+    LESS: "large ones do not",
+    NONE: "The weights are averaged over the keys",
+}  # where steps are named
 for says, steps in ATTENDING:
     if not says.startswith("torch.cat"):
         wrong("chunked_decode", says, decode(**steps))

@@ -3,7 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.kinds import kinds
 from attncourse.grading.mistake import Mistake
@@ -36,8 +36,8 @@ PLACES, MASK = "the positions of the queries", "the rows of the mask"
 
 @dataflow()
 def right(n, past):
-    places = yield value(f"{PLACES}: n", past + torch.arange(n))
-    return (yield value(f"{MASK}: n m", torch.arange(past + n) <= places[:, None]))
+    places = yield named(f"{PLACES}: n", past + torch.arange(n))
+    return (yield named(f"{MASK}: n m", torch.arange(past + n) <= places[:, None]))
 
 
 def pairs(expected, seen, n, past):
@@ -63,21 +63,7 @@ EXERCISE = Exercise(
     ideas=[
         rule("The mask is aligned to the first key, as is_causal=True does it; new queries stand "
              "behind the cached tokens.", lambda i, j, n, p: j <= i),
-        rule("There is no causal mask: a query reads later keys.",
-             lambda i, j, n, p: j <= i + n + p),
-        rule("The triangle is shifted by n; shift it by the number of cached tokens.",
-             lambda i, j, n, p: j <= i + n),
-        rule("The triangle is shifted to the wrong side: j <= i + past.",
-             lambda i, j, n, p: j <= i - p),
         rule("There is a mask only when nothing is cached; a chunk behind a cache needs one, too.",
              lambda i, j, n, p: (j <= i) | (p > 0)),
-        rule("Of the new tokens a query reads itself only; it also reads those before itself.",
-             lambda i, j, n, p: (j < p) | (j == i + p)),
-        rule("A query reads only the past + 1 tokens up to itself; it reads all from key 0 on.",
-             lambda i, j, n, p: (j <= i + p) & (j >= i)),
-        rule("The new tokens stand before the cached ones here; the cached ones come first.",
-             lambda i, j, n, p: (j <= i) | (j >= n)),
-        right.but("Rows and columns are both reversed; row 0 is the first new query, column 0 the "
-                  "first key.", MASK, lambda mask: mask.flip(0, 1)),
     ],
 )  # fmt: skip

@@ -54,18 +54,8 @@ EXERCISE = Exercise(
     results=("the output", "the keys", "the values"),
     measures=("gradients",),
     ideas=[
-        rule("The causal mask is aligned to the first key, as is_causal=True does it; new queries "
-             "stand behind the cached tokens.", lambda n, m, past: triangle(n, m, 0)),
         rule("A single query needs no mask, but behind a cache a longer chunk gets one that is "
              "aligned to the first key.", lambda n, m, past: triangle(n, m, 0 if n > 1 else m)),
-        rule("There is a mask only when nothing is cached; a chunk behind a cache needs one, too.",
-             lambda n, m, past: triangle(n, m, m if past else 0)),
-        rule("The mask is shifted by n; shift it by the number of cached tokens.",
-             lambda n, m, past: triangle(n, m, n)),
-        RIGHT.but("The past stands behind the new tokens; cached keys and values come first.",
-                  given=lambda q, k, v, pk, pv: Given(q, join(k, pk), join(v, pv), pk.size(2))),
-        RIGHT.but("The past is never read: the chunk attends to itself only.",
-                  given=lambda q, k, v, pk, pv: Given(q, k, v, 0)),
         RIGHT.but("Past and new tokens get a softmax each; one softmax runs over all keys.",
                   mask=lambda s, x: hide(s, x).split([s.size(3) - s.size(2), s.size(2)], -1),
                   normalize=lambda parts: torch.cat([part.softmax(-1) for part in parts], -1)),

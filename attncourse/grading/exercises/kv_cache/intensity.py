@@ -48,14 +48,8 @@ EXERCISE = Exercise(
          "of all 64 heads by the bytes.", 1 / 8),
         ("This is half the number: a multiplication and an addition are 2 FLOPs, scores and mix "
          "both count, and a number has 2 bytes.", 4),
-        ("One query head does 2 FLOPs with a number of the cache; 8 of them do, and the number has "
-         "2 bytes.", 2),
         ("This is twice the number: a number has 2 bytes; both keys and values are read.", 16),
-        ("This is 4 times the number: a number has 2 bytes; both keys and values are read.", 32),
         ("The length does not stay: FLOPs and bytes both grow with it.", 8 * 4096),
-        ("head_dim does not stay: FLOPs and bytes both grow with it.", 8 * 128),
-        ("These are FLOPs; divide them by the bytes that are read.", 64 * 4 * 4096 * 128),
-        ("These are the bytes that are read; divide the FLOPs by them.", 8 * 2 * 4096 * 128 * 2),
         ("This is 8 times the number: the FLOPs of 64 query heads, for each byte of a single KV "
          "head. 8 KV heads are read.", 64),
     )],

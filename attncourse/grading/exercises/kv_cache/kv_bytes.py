@@ -98,10 +98,6 @@ EXERCISE = Exercise(
     right=right,
     explain=(only, counted, QUESTIONS),
     ideas=[
-        Mistake("A token too many is counted; length tokens are kept.",
-                lambda b, c, g, m, *rest: right(b, c, g, m + 1, *rest)),
-        Mistake("A token too few is counted; all length tokens are kept.",
-                lambda b, c, g, m, *rest: right(b, c, g, m - 1, *rest)),
         Mistake("itemsize is no function: dtype.itemsize, without parentheses.",
                 lambda *given: given[-1].itemsize()),
         Mistake("The result is a float; bytes are counted in whole numbers.",

@@ -5,8 +5,7 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow
-from attncourse.grading.dataflow import value as made
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Exercise
 from attncourse.grading.exercises.kv_cache import chunked_decode
 from attncourse.grading.exercises.kv_cache.chunked_decode import SHAPES, join
@@ -54,16 +53,16 @@ PLACES = "the positions of the new tokens"
           past_value="the cached values: b h m e")  # fmt: skip
 def right(query, key, value, past_key, past_value):
     past, n = past_key.size(2), query.size(2)
-    places = yield made(f"{PLACES}: t", past + torch.arange(n))
-    asking = yield made("the positions of the queries: n", places + 0)
-    coming = yield made("the positions of the new keys: t", places + 0)
-    query = yield made("the turned queries: b h n d", rotary(query, asking))
-    key = yield made("the turned new keys: b h t d", rotary(key, coming))
-    keys = yield made("the keys of all tokens: b h m d", join(past_key, key))
-    values = yield made("the values of all tokens: b h m e", join(past_value, value))
-    scores = yield made("the scores: b h n m", query @ keys.mT / query.size(-1) ** 0.5)
-    visible = yield made("the visible pairs: n m", torch.ones(n, past + n).tril(past).bool())
-    weights = yield made(
+    places = yield named(f"{PLACES}: t", past + torch.arange(n))
+    asking = yield named("the positions of the queries: n", places + 0)
+    coming = yield named("the positions of the new keys: t", places + 0)
+    query = yield named("the turned queries: b h n d", rotary(query, asking))
+    key = yield named("the turned new keys: b h t d", rotary(key, coming))
+    keys = yield named("the keys of all tokens: b h m d", join(past_key, key))
+    values = yield named("the values of all tokens: b h m e", join(past_value, value))
+    scores = yield named("the scores: b h n m", query @ keys.mT / query.size(-1) ** 0.5)
+    visible = yield named("the visible pairs: n m", torch.ones(n, past + n).tril(past).bool())
+    weights = yield named(
         "the weights: b h n m", scores.masked_fill(~visible, -torch.inf).softmax(-1)
     )
     return weights @ values, keys, values
@@ -79,15 +78,6 @@ EXERCISE = Exercise(
     explain=(turned_step,),
     measures=("gradients",),
     ideas=[
-        right.but("Positions still start at 0 behind the cache, as found: add past_key.size(2).",
-                  PLACES, lambda at: at - at[0]),
-        right.but("The new keys still start at 0; they stand behind the cache, too.",
-                  "the positions of the new keys", lambda at: at - at[0]),
-        right.but("The queries still start at 0; they stand behind the cache, too.",
-                  "the positions of the queries", lambda at: at - at[0]),
-        right.but("Neither queries nor new keys are turned.", PLACES, lambda at: 0 * at),
-        right.but("Positions start behind the new tokens; they start at past_key.size(2).",
-                  PLACES, lambda at: at + len(at)),
         right.but("The cached keys are turned again; they came in turned.",
                   "the cached keys", lambda x: rotary(x, torch.arange(x.size(2)))),
     ],
