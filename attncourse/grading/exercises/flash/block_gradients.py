@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistake import Mistake
@@ -56,16 +56,16 @@ def cases(seed: int) -> list[Case]:
           d_o="the gradients of the outputs: b h n e")  # fmt: skip
 def right(q, k, v, o, lse, d_o):
     root, nothing = q.size(-1) ** 0.5, (lse == -math.inf)[..., None]
-    scores = yield value("the scores, divided by sqrt(head_dim): b h n m", q @ k.mT / root)
-    p = yield value("the weights exp(score - lse): b h n m", torch.exp(scores - lse[..., None]))
-    p = yield value(
+    scores = yield named("the scores, divided by sqrt(head_dim): b h n m", q @ k.mT / root)
+    p = yield named("the weights exp(score - lse): b h n m", torch.exp(scores - lse[..., None]))
+    p = yield named(
         "the weights, 0 where a query reads nothing: b h n m", p.masked_fill(nothing, 0)
     )
-    d_p = yield value("the gradients of the weights: b h n m", d_o @ v.mT)
-    total = yield value("the sums D of grad_output * output: b h n", (d_o * o).sum(-1))
-    inner = yield value("the differences dp - D: b h n m", d_p - total[..., None])
-    d_s = yield value("the gradients of the scores, p (dp - D): b h n m", p * inner)
-    d_s = yield value("the gradients of the scores, divided by sqrt(head_dim): b h n m", d_s / root)
+    d_p = yield named("the gradients of the weights: b h n m", d_o @ v.mT)
+    total = yield named("the sums D of grad_output * output: b h n", (d_o * o).sum(-1))
+    inner = yield named("the differences dp - D: b h n m", d_p - total[..., None])
+    d_s = yield named("the gradients of the scores, p (dp - D): b h n m", p * inner)
+    d_s = yield named("the gradients of the scores, divided by sqrt(head_dim): b h n m", d_s / root)
     return d_s @ k, d_s.mT @ q, p.mT @ d_o
 
 
@@ -90,11 +90,5 @@ EXERCISE = Exercise(
                 lambda q, k, v, o, lse, d_o: right(
                     q, k, v, o, (q @ k.mT / q.size(-1) ** 0.5).logsumexp(-1)
                     .masked_fill(lse == -math.inf, -math.inf), d_o)),
-        right.but("A query that reads nothing has the lse minus infinity, so its weights become "
-                  "infinite or NaN; they are 0.", "the weights, 0 where a query reads nothing",
-                  lambda p: p.masked_fill((p == 0).all(-1, keepdim=True), math.inf)),
-        right.but("D is missing: the gradient of a score is p (dp - D).",
-                  "the sums D of grad_output * output", torch.zeros_like),
-        right.but("D is added; it is subtracted.", "the sums D of grad_output * output", torch.neg),
     ],
 )  # fmt: skip

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistake import Mistake
@@ -62,25 +62,17 @@ def cases(seed: int) -> list[Case]:
     lse_b="the lse of the second half: b h n",
 )
 def right(output_a, lse_a, output_b, lse_b):
-    kept_a = yield value("the outputs of the first half, 0 where it is empty: b h n e",
+    kept_a = yield named("the outputs of the first half, 0 where it is empty: b h n e",
                          output_a.masked_fill((lse_a == -math.inf)[..., None], 0))  # fmt: skip
-    kept_b = yield value("the outputs of the second half, 0 where it is empty: b h n e",
+    kept_b = yield named("the outputs of the second half, 0 where it is empty: b h n e",
                          output_b.masked_fill((lse_b == -math.inf)[..., None], 0))  # fmt: skip
-    lse = yield value("the lse of both: b h n", torch.logaddexp(lse_a, lse_b))
-    shift = yield value("the lse that are subtracted: b h n", lse.masked_fill(lse == -math.inf, 0))
-    a = yield value("the shares of the first half: b h n", torch.exp(lse_a - shift))
-    b = yield value("the shares of the second half: b h n", torch.exp(lse_b - shift))
+    lse = yield named("the lse of both: b h n", torch.logaddexp(lse_a, lse_b))
+    shift = yield named("the lse that are subtracted: b h n", lse.masked_fill(lse == -math.inf, 0))
+    a = yield named("the shares of the first half: b h n", torch.exp(lse_a - shift))
+    b = yield named("the shares of the second half: b h n", torch.exp(lse_b - shift))
     return a[..., None] * kept_a + b[..., None] * kept_b, lse
 
 
-def unclean(output_a, lse_a, output_b, lse_b):
-    lse = torch.logaddexp(lse_a, lse_b)
-    shift = lse.masked_fill(lse == -math.inf, 0)
-    a, b = torch.exp(lse_a - shift), torch.exp(lse_b - shift)
-    return a[..., None] * output_a + b[..., None] * output_b, lse
-
-
-SUBTRACT = "; an lse is a logarithm: subtract the lse of both, then take exp."
 EXERCISE = Exercise(
     name="merge_halves",
     judge=Calls(definition, cases),
@@ -91,17 +83,9 @@ EXERCISE = Exercise(
     ideas=[
         Mistake("The outputs are averaged; each has the share exp(its lse - the lse of both).",
                 lambda o, x, p, y: ((o + p) / 2, torch.logaddexp(x, y))),
-        Mistake("The shares are exchanged: each half is weighed by the share of the other.",
-                lambda o, x, p, y: right(
-                    p.masked_fill((y == -math.inf)[..., None], 0), x,
-                    o.masked_fill((x == -math.inf)[..., None], 0), y)),
-        Mistake(f"The shares are lse over the sum of both lse{SUBTRACT}",
+        Mistake("The shares are lse over the sum of both lse; an lse is a logarithm: subtract the "
+                "lse of both, then take exp.",
                 lambda o, x, p, y: ((x[..., None] * o + y[..., None] * p) / (x + y)[..., None],
                                     torch.logaddexp(x, y))),
-        Mistake("What an empty half holds as its output is used: 0 times infinity is NaN; take 0 "
-                "instead.", unclean),
-        right.but("A row that is empty in both halves gets NaN, from infinity minus infinity; "
-                  "it gets 0 and minus infinity.",
-                  "the lse that are subtracted", lambda x: x.masked_fill(x == 0, -math.inf)),
     ],
 )  # fmt: skip

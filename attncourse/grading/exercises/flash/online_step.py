@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistake import Mistake
@@ -54,24 +54,19 @@ def cases(seed: int) -> list[Case]:
 @dataflow(old="the old maxima: b h n", total="the old sums: b h n", visible="the visible keys: n m",
           mixed="the old accumulators: b h n e", v="the values: b h m e")  # fmt: skip
 def right(old, total, mixed, scores, v, visible):
-    seen = yield value("the scores, minus infinity where a key is hidden: b h n m",
+    seen = yield named("the scores, minus infinity where a key is hidden: b h n m",
                        scores.masked_fill(~visible, -math.inf))  # fmt: skip
-    top = yield value("the largest new scores: b h n", seen.amax(-1))
-    new = yield value("the new maxima: b h n", torch.maximum(old, top))
-    shift = yield value(
+    top = yield named("the largest new scores: b h n", seen.amax(-1))
+    new = yield named("the new maxima: b h n", torch.maximum(old, top))
+    shift = yield named(
         "the maxima that are subtracted: b h n", new.masked_fill(new == -math.inf, 0)
     )
-    weights = yield value("the new exponentials: b h n m", torch.exp(seen - shift[..., None]))
-    past = yield value("the factors exp(old maximum - new maximum): b h n", torch.exp(old - shift))
-    on_sums = yield value("the factors on the old sums: b h n", past)
-    on_mixed = yield value("the factors on the old accumulators: b h n", past)
-    fresh = yield value("the weighted sums of the new values: b h n e", weights @ v)
+    weights = yield named("the new exponentials: b h n m", torch.exp(seen - shift[..., None]))
+    past = yield named("the factors exp(old maximum - new maximum): b h n", torch.exp(old - shift))
+    on_sums = yield named("the factors on the old sums: b h n", past)
+    on_mixed = yield named("the factors on the old accumulators: b h n", past)
+    fresh = yield named("the weighted sums of the new values: b h n e", weights @ v)
     return new, on_sums * total + weights.sum(-1), on_mixed[..., None] * mixed + fresh
-
-
-def divided(*given):
-    new, total, mixed = right(*given)
-    return new, total, (mixed / total[..., None]).nan_to_num(0.0)
 
 
 EXERCISE = Exercise(
@@ -81,10 +76,6 @@ EXERCISE = Exercise(
     axes=("b h n", "b h n", "b h n e"),
     results=("the maximum", "the sum", "the mixed values"),
     ideas=[
-        right.but("The accumulator is not rescaled; it was added up under the old maximum.",
-                  "the factors on the old accumulators", torch.ones_like),
-        right.but("The sum is not rescaled; it was added up under the old maximum.",
-                  "the factors on the old sums", torch.ones_like),
         right.but("Neither the sum nor the accumulator is rescaled, or the old maximum is "
                   "overwritten before the factor is taken.",
                   "the factors exp(old maximum - new maximum)", torch.ones_like),
@@ -93,11 +84,6 @@ EXERCISE = Exercise(
         right.but("The exponentials of a block are divided by their own sum; that division waits "
                   "until the end.", "the new exponentials",
                   lambda x: (x / x.sum(-1, True)).nan_to_num(0.0)),
-        right.but("A row that has seen nothing gets NaN, from infinity minus infinity; it stays at "
-                  "-infinity, 0 and 0.",
-                  "the maxima that are subtracted", lambda x: x.masked_fill(x == 0, -math.inf)),
-        Mistake("The accumulator is divided by the sum in every step; that division waits until "
-                "the end.", divided),
         Mistake("The scores are scaled once more; they come scaled.",
                 lambda m, t, o, s, v, seen: right(m, t, o, s / v.size(-1) ** 0.5, v, seen)),
     ],

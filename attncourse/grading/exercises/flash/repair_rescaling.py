@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Exercise
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
 from attncourse.grading.mistake import Mistake
@@ -43,22 +43,22 @@ CASES = partial(sized_cases, letters="b h n m d e", shapes="b h n d, b h m d, b 
 @dataflow(q="the queries: b h n d", k="the keys: b h m d", v="the values: b h m e")
 def right(q, k, v, size):
     shape, root = q.shape[:3], q.size(-1) ** 0.5
-    old = yield value("the maxima at the start: b h n", torch.full(shape, -math.inf))
+    old = yield named("the maxima at the start: b h n", torch.full(shape, -math.inf))
     total, mixed, grown = torch.zeros(shape), torch.zeros(*shape, v.size(-1)), torch.zeros(shape)
     for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
-        scores = yield value("the scores, divided by sqrt(head_dim): b h n m", q @ keys.mT / root)
-        top = yield value("the largest scores of a block: b h n", scores.amax(-1).detach())
-        new = yield value("the new maxima: b h n", torch.maximum(old, top))
-        weights = yield value("the new exponentials: b h n m", torch.exp(scores - new[..., None]))
-        past = yield value(
+        scores = yield named("the scores, divided by sqrt(head_dim): b h n m", q @ keys.mT / root)
+        top = yield named("the largest scores of a block: b h n", scores.amax(-1).detach())
+        new = yield named("the new maxima: b h n", torch.maximum(old, top))
+        weights = yield named("the new exponentials: b h n m", torch.exp(scores - new[..., None]))
+        past = yield named(
             "the factors exp(old maximum - new maximum): b h n", torch.exp(old - new)
         )
-        on_sums = yield value("the factors on the old sums: b h n", past)
-        on_mixed = yield value("the factors on the old accumulators: b h n", past)
-        total = yield value("the sums so far: b h n", on_sums * total + weights.sum(-1))
-        fresh = yield value("the weighted sums of new values: b h n e", weights @ values)
-        mixed = yield value("the accumulators so far: b h n e", on_mixed[..., None] * mixed + fresh)
-        raised = yield value("the marks of rows whose maximum grew: b h n", new > old)
+        on_sums = yield named("the factors on the old sums: b h n", past)
+        on_mixed = yield named("the factors on the old accumulators: b h n", past)
+        total = yield named("the sums so far: b h n", on_sums * total + weights.sum(-1))
+        fresh = yield named("the weighted sums of new values: b h n e", weights @ values)
+        mixed = yield named("the accumulators so far: b h n e", on_mixed[..., None] * mixed + fresh)
+        raised = yield named("the marks of rows whose maximum grew: b h n", new > old)
         grown, old = grown + raised, new
     return mixed / total[..., None], grown
 
@@ -93,14 +93,8 @@ EXERCISE = Exercise(
                 "starts at 0.", as_found),
         right.but(f"{NOT_RESCALED}, so it is right only where the largest score comes first.",
                   FACTORS, torch.ones_like),
-        right.but("The factor is upside down; what is old shrinks by exp(old - new maximum).",
-                  FACTORS, torch.reciprocal),
         *(right.but("The maximum starts at a number such as 0 or -1000; scores can be lower. Start "
                     "at minus infinity.", "the maxima at the start", lambda x, s=s: x.clamp(min=s))
           for s in (0.0, -100.0, -1e3)),
-        Mistake("The first block is not counted; it raises the maximum from minus infinity.",
-                lambda *given: (right(*given)[0], right(*given)[1] - 1)),
-        right.but("All blocks are counted; a block counts where it raises the maximum.",
-                  "the marks of rows whose maximum grew", torch.ones_like),
     ],
 )  # fmt: skip

@@ -72,29 +72,15 @@ EXERCISE = Exercise(
     ideas=[
         Mistake("These are the bytes of the forward step: keys and values. Backward, the gradients "
                 "of both travel along.", counted(4)),
-        Mistake("These are 8 bytes for a key number and a value number together; each of them has "
-                "2, and its gradient, which is added up on its way in float32, another 4.",
-                counted(8)),
-        Mistake("Everything is counted with 4 bytes; keys and values are in bfloat16.",
-                counted(16)),
         Mistake("These are the FLOPs of the forward step, two products; backward there are five.",
                 counted(12, 2)),
         Mistake("Backward is counted as four products; the scores are computed again, which makes "
                 "five.", counted(12, 4)),
         Mistake("This is half the number: keys, values and both gradients travel, and under the "
                 "causal mask a zigzag step computes half of all pairs.", counted(12, 10)),
-        Mistake("This is twice the number: a multiply-add is two FLOPs, and the pairs are halved "
-                "once.",
-                counted(24, 5)),
-        Mistake("The number is rounded down, and there sending still takes longer.",
-                lambda *given: math.floor(exact(*given))),
         Mistake("The number is rounded to the nearest one; the smallest that suffices is the next "
                 "one up.", lambda *given: round(exact(*given))),
-        Mistake("One too many: where both take equally long, or the first that suffices, is the "
-                "answer.",
-                lambda *given: right(*given) + 1),
         Mistake("The number is not rounded; tokens are whole.",
                 lambda *given: float(exact(*given))),
-        Mistake("The link is counted in bits; its speed is given in bytes a second.", counted(96)),
     ],
 )  # fmt: skip

@@ -4,10 +4,9 @@ import math
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
 
 NONE = -math.inf
 
@@ -59,26 +58,16 @@ def cases(seed: int) -> list[Case]:
 
 @dataflow(outputs="the outputs of the parts: k b h n e", lses="the lse of the parts: k b h n")
 def right(outputs, lses):
-    kept = yield value("the outputs of the parts, 0 where one is empty: k b h n e",
+    kept = yield named("the outputs of the parts, 0 where one is empty: k b h n e",
                        outputs.masked_fill((lses == NONE)[..., None], 0))  # fmt: skip
-    top = yield value("the largest lse of the rows: b h n", lses.amax(0))
-    shift = yield value("the lse that are subtracted: b h n", top.masked_fill(top == NONE, 0))
-    each = yield value("the exponentials exp(lse - largest): k b h n", torch.exp(lses - shift))
-    total = yield value("the sums of the exponentials: b h n", each.sum(0))
-    shares = yield value(
+    top = yield named("the largest lse of the rows: b h n", lses.amax(0))
+    shift = yield named("the lse that are subtracted: b h n", top.masked_fill(top == NONE, 0))
+    each = yield named("the exponentials exp(lse - largest): k b h n", torch.exp(lses - shift))
+    total = yield named("the sums of the exponentials: b h n", each.sum(0))
+    shares = yield named(
         "the shares of the parts: k b h n", each / total.masked_fill(total == 0, 1)
     )
     return (shares[..., None] * kept).sum(0), shift + total.log()
-
-
-def with_shares(weigh):
-    """The right lse, and outputs that count as ``weigh(lses)`` says."""
-
-    def answer(outputs, lses):
-        kept = outputs.masked_fill((lses == NONE)[..., None], 0)
-        return (weigh(lses)[..., None] * kept).sum(0), lses.logsumexp(0)
-
-    return answer
 
 
 EXERCISE = Exercise(
@@ -89,21 +78,7 @@ EXERCISE = Exercise(
     results=("the output", "the lse"),
     measures=("gradients",),
     ideas=[
-        Mistake("All parts count the same; a part counts as much as exp(lse) says.",
-                with_shares(lambda lses: torch.ones_like(lses) / len(lses))),
-        Mistake("The outputs are added up; each is a mean already, so their shares must add up to "
-                "1.",
-                with_shares(torch.ones_like)),
-        Mistake("The shares are lse over the sum of all lse; they go with exp(lse).",
-                with_shares(lambda lses: lses / lses.sum(0))),
-        Mistake("exp(lse) overflows, or is 0 in all parts; subtract the largest lse of the row "
-                "first.",
-                with_shares(lambda lses: lses.exp() / lses.exp().sum(0))),
-        Mistake("A row that is empty in every part gives NaN; its output is 0.",
-                with_shares(lambda lses: lses.softmax(0))),
-        Mistake("An empty part gives NaN: its share is 0, but its output was never written, and 0 "
-                "times infinity is NaN.", lambda outputs, lses: (
-                    (lses.softmax(0).nan_to_num(0.0)[..., None] * outputs).sum(0),
-                    lses.logsumexp(0))),
+        right.but("The outputs are added up; each is a mean already, so their shares must add up "
+                  "to 1.", "the shares of the parts", torch.ones_like),
     ],
 )  # fmt: skip

@@ -33,11 +33,7 @@ def cases(seed: int) -> list[Case]:
     return [Case(f"rank {r} of {w}", (r, w), gradients=False) for r, w in pairs]
 
 
-def right(rank, world):
-    return table(rank, world)
-
-
-def table(rank, world, holds=lambda r, w: (r, 2 * w - 1 - r), source=lambda r, s, w: (r - s) % w):
+def right(rank, world, holds=lambda r, w: (r, 2 * w - 1 - r), source=lambda r, s, w: (r - s) % w):
     """By comparison of the pieces; a mistake has other pieces, or those of another rank."""
     found = torch.zeros(world, 2, 2, dtype=torch.int64)
     for step in range(world):
@@ -59,7 +55,7 @@ def rules(expected, seen, rank, world):
 
 
 def of(says, **changes):
-    return Mistake(says, lambda rank, world: table(rank, world, **changes))
+    return Mistake(says, lambda rank, world: right(rank, world, **changes))
 
 
 EXERCISE = Exercise(
@@ -74,24 +70,9 @@ EXERCISE = Exercise(
            "and a late one.", holds=lambda r, w: (2 * r, 2 * r + 1)),
         of("Rank r holds the pieces r and r + world; the second one counts from the end: "
            "2 * world - 1 - r.", holds=lambda r, w: (r, r + w)),
-        of("This is as if the late piece stood first, or as if queries read what comes after them; "
-           "piece r is number 0, the late one number 1, and queries read what comes before.",
-           holds=lambda r, w: (2 * w - 1 - r, r)),
-        of("Ranks count from 0: rank 0 holds the first piece and the last one.",
-           holds=lambda r, w: (r + 1, 2 * w - 2 - r)),
         of("The keys come from the other side: at step s they are those of rank r - s.",
            source=lambda r, s, w: (r + s) % w),
-        of("The first step has the keys of the neighbour; at step 0 a process works with its own.",
-           source=lambda r, s, w: (r - s - 1) % w),
-        of("The keys of step s are taken to be those of rank s; they have travelled s places to "
-           "rank r.", source=lambda r, s, w: s),
-        of("Behind rank 0 stands the last rank: take r - s modulo world.",
-           source=lambda r, s, w: r - s),
-        Mistake("1 and 2 are exchanged: 1 is the diagonal, 2 is a whole block.",
-                lambda r, w: table(r, w).mul(2).remainder(3)),
         Mistake("Queries and keys are exchanged: [step, a, b] has the piece of queries first.",
-                lambda r, w: table(r, w).mT),
-        Mistake("Every step is taken to be like step 0; only there the keys are one's own.",
-                lambda r, w: table(r, w)[:1].expand(w, 2, 2)),
+                lambda r, w: right(r, w).mT),
     ],
 )  # fmt: skip
