@@ -23,9 +23,9 @@ right("learned_sink", with_sink())
 for fill in (-1e3, -1e5, -1e7, -1e8):
     wrong("learned_sink", "minus infinity", with_sink(fill=fill))
 wrong("learned_sink", "over queries and keys at once", with_sink(weigh=lambda s: s.flatten(-2).softmax(-1).view_as(s)))  # fmt: skip
-wrong("learned_sink", "A causal mask", lambda q, k, v, sink, seen: with_sink()(q, k, v, sink, seen & torch.ones(seen.shape[-2:]).tril().bool()))  # fmt: skip
+wrong("learned_sink", "Query 1 reads keys 0 to 1; it should read keys 0 to 2", lambda q, k, v, sink, seen: with_sink()(q, k, v, sink, seen & torch.ones(seen.shape[-2:]).tril().bool()))  # fmt: skip
 wrong("learned_sink", "exp(sink)", with_sink(sink_of=torch.exp))
-wrong("learned_sink", "may be any number", with_sink(sink_of=torch.relu))
+wrong("learned_sink", "the weights of query 1 sum to 0.6554", with_sink(sink_of=torch.relu))
 wrong("learned_sink", "sigmoids of the scores", with_sink(weigh=torch.sigmoid))
 
 
@@ -60,4 +60,4 @@ def off_by_one(scores, dim):
 
 wrong("off_by_one", "sign of the scores", lambda s, dim: off_by_one(-s, dim))
 wrong("off_by_one", "Every number is 1 too large", lambda s, dim: 1 + off_by_one(s, dim))
-wrong("off_by_one", "the scores are not used", lambda s, dim: off_by_one(s.clamp(max=0.0, min=-math.inf).where(s == -math.inf, 0 * s), dim))  # fmt: skip
+wrong("off_by_one", "", lambda s, dim: off_by_one(s.clamp(max=0.0, min=-math.inf).where(s == -math.inf, 0 * s), dim))  # fmt: skip

@@ -99,12 +99,8 @@ EXERCISE = Exercise(
     explain=(distances,),
     measures=("gradients",),
     ideas=[RIGHT.but(says, given=placed(*at)) for says, *at in (
-        ("The distances are still those of the text, as found; what counts is the place among the "
-         "tokens that are there.", lambda t: t.max()[None], lambda t: t),
         ("The keys are repaired; the query still stands at its place in the text, too far away "
          "from all of them.", lambda t: t.max()[None], rank),
-        ("The keys are turned by their slots, but the slots are in no order: the newest token took "
-         "the oldest one's.", last, lambda t: torch.arange(len(t))),
         ("argsort says which slot holds the oldest token, the second oldest ...; asked is the "
          "reverse, the place of the token in each slot: argsort of that.",
          last, lambda t: t.argsort()),

@@ -6,7 +6,6 @@ from attncourse.grading.compare import plain
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.mistake import Mistake
 
 
 def definition(keys, values, new_keys, new_values, num_sinks, window):
@@ -45,15 +44,12 @@ def stay(m, n, num_sinks, window):
     return [j for j in range(m + n) if j < num_sinks or j >= m + n - window]
 
 
-def kept(keep):
-    """The answer that keeps the tokens ``keep(m, n, num_sinks, window)``."""
-
-    def answer(keys, values, new_keys, new_values, *sizes):
-        at = list(keep(keys.size(2), new_keys.size(2), *sizes))
-        pairs = (keys, new_keys), (values, new_values)
-        return tuple(torch.cat(pair, dim=2)[:, :, at] for pair in pairs)
-
-    return answer
+def right(keys, values, new_keys, new_values, *sizes):
+    at, pairs = (
+        stay(keys.size(2), new_keys.size(2), *sizes),
+        ((keys, new_keys), (values, new_values)),
+    )
+    return tuple(torch.cat(pair, dim=2)[:, :, at] for pair in pairs)
 
 
 def numbers(found, every) -> list | None:
@@ -86,21 +82,8 @@ def tokens_there(asked: Asked) -> str:
 EXERCISE = Exercise(
     name="evict",
     judge=Calls(definition, cases, gradients=False),
-    right=kept(stay),
+    right=right,
     axes=("b h t d", "b h t e"),
     results=("the keys", "the values"),
     explain=(tokens_there,),
-    ideas=[
-        Mistake(says, kept(keep)) for says, keep in (
-            ("Only the window stays; the sinks are forgotten.",
-             lambda m, n, s, w: range(max(0, m + n - w), m + n)),
-            ("Tokens stand there twice while the first and the last ones overlap: before the cache "
-             "is full, all stay once.",
-             lambda m, n, s, w: [*range(m + n)][:s] + [*range(m + n)][-w:]),
-            ("The window counts the sinks; window places are for the last tokens, besides the "
-             "num_sinks.", lambda m, n, s, w: stay(m, n, s, max(w - s, 0))),
-            ("Nothing is evicted; if the cache is cut, then before the new tokens came. Join "
-             "first, then cut.", lambda m, n, s, w: range(m + n)),
-        )
-    ],
-)  # fmt: skip
+)

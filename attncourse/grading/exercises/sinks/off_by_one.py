@@ -5,7 +5,7 @@ import math
 import torch
 
 from attncourse.grading.compare import same
-from attncourse.grading.dataflow import dataflow, value
+from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.inputs import seeded
@@ -48,11 +48,11 @@ def cases(seed: int) -> list[Case]:
 
 @dataflow(scores="the scores")
 def right(scores, dim):
-    top = yield value("the largest scores of the rows", scores.amax(dim, keepdim=True))
-    shift = yield value("the numbers that are subtracted, at least 0", top.clamp(min=0))
-    weights = yield value("the exponentials", torch.exp(scores - shift))
-    one = yield value("the exponentials of the 1, exp(-largest)", torch.exp(-shift))
-    total = yield value("the denominators", one + weights.sum(dim, keepdim=True))
+    top = yield named("the largest scores of the rows", scores.amax(dim, keepdim=True))
+    shift = yield named("the numbers that are subtracted, at least 0", top.clamp(min=0))
+    weights = yield named("the exponentials", torch.exp(scores - shift))
+    one = yield named("the exponentials of the 1, exp(-largest)", torch.exp(-shift))
+    total = yield named("the denominators", one + weights.sum(dim, keepdim=True))
     return weights / total
 
 
@@ -78,7 +78,6 @@ def denominator(asked: Asked) -> str:
     return f"In the call '{call.label}' the weights of a row {says}: look at the denominator."
 
 
-MISSING = "The weights sum to 1, as those of the ordinary softmax do; the 1 is missing."
 EXERCISE = Exercise(
     name="off_by_one",
     judge=Calls(definition, cases),
@@ -86,18 +85,15 @@ EXERCISE = Exercise(
     explain=(along, denominator),
     measures=("gradients",),
     ideas=[
-        Mistake(MISSING, lambda s, dim: s.softmax(dim)),
+        Mistake("The weights sum to 1, as those of the ordinary softmax do; the 1 is missing.",
+                lambda s, dim: s.softmax(dim)),
         Mistake("The largest score is subtracted, but 1 is added as it is; it must shrink by the "
                 "same factor, to exp(-largest).",
                 lambda s, dim: (x := torch.exp(s - s.amax(dim, keepdim=True)),
                                 x / (1 + x.sum(dim, keepdim=True)))[1]),
-        Mistake("All keys that are not hidden get the same weight; the scores are not used.",
-                lambda s, dim: right(torch.where(s == -math.inf, s, 0 * s), dim)),
         right.but("A score of 1 is added, whose exponential is 2.718; that of the 1 in the "
                   "denominator is 0.", "the exponentials of the 1, exp(-largest)",
                   lambda x: math.e * x),
-        Mistake("The sign of the scores is turned: the best one gets the least weight.",
-                lambda s, dim: right(torch.where(s == -math.inf, s, -s), dim)),
         Mistake("Every exponential is divided by 1 and itself, which is the sigmoid; divide by "
                 "1 and all exponentials of the row.", lambda s, dim: s.sigmoid()),
     ],

@@ -68,19 +68,9 @@ EXERCISE = Exercise(
     measures=("gradients",),
     ideas=[
         RIGHT.but(
-            "This is the code as found: an odd window reaches one key too far to the left, and a "
-            "query with nothing to read gives NaN.",
-            given=lopsided,
-            finish=unhidden,
-        ),
-        RIGHT.but(
             "An odd window reaches one key too far to the left: -w // 2 is (-w) // 2, and // "
             "rounds down, away from 0.",
             given=lopsided,
-        ),
-        RIGHT.but(
-            "A query with nothing to read still gives NaN, of a row of minus infinity; it gives 0.",
-            finish=unhidden,
         ),
         RIGHT.but(
             "The output is right, but its NaN is replaced after the weights have met the values, "
@@ -93,12 +83,6 @@ EXERCISE = Exercise(
             "of scores. masked_fill has no gradient where it fills; or give such a row finite "
             "scores.",
             mask=lambda s, x: s + torch.where(x.visible, 0.0, -math.inf),
-        ),
-        RIGHT.but(
-            "A query with nothing to read gives 0; here it averages all keys, because the hidden "
-            "scores are a very low number and not minus infinity, or the row is set to 0 before "
-            "the softmax only.",
-            mask=lambda s, x: s.masked_fill(~x.visible, -1e30),
         ),
     ],
 )
