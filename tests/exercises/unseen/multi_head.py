@@ -9,7 +9,7 @@ from torch import nn
 from unseen import right, wrong
 
 for words, number in (
-    ("a sixteenth", 65_664),
+    ("less than one matrix", 65_664),
     ("4 matrices of 512 x 512 hold, and 2,064 more", 1_050_640),
     ("3 matrices of 512 x 512 hold, and 512 more", 786_944),
     ("64 matrices of 512 x 512 hold, and 0 more", 16_777_216),
@@ -205,9 +205,9 @@ for words, step, changed in (
     ("look at who may read whom", "hide", lambda s, m: s.masked_fill(torch.ones_like(m).triu(1), -torch.inf)),
     ("large ones do not", "normalize", lambda s: s.clamp(-1e4, 1e4).softmax(-1)),
     ("right to about two digits", "normalize", lambda s: s.bfloat16().softmax(-1).float()),
-    ("Another share of the weights is dropped", "drop", lambda layer, w: F.dropout(w, 0.1, layer.training)),
+    ("with the p of self.dropout", "drop", lambda layer, w: F.dropout(w, 0.1, layer.training)),
     ("such as those of dropout", "drop", lambda layer, w: F.dropout(w, layer.dropout.p)),
-    ("Another share of the weights is dropped", "drop", lambda layer, w: F.dropout(w, 0.5, layer.training)),
+    ("with the p of self.dropout", "drop", lambda layer, w: F.dropout(w, 0.5, layer.training)),
     ("A hidden key has a weight", "drop", lambda layer, w: F.alpha_dropout(w, layer.dropout.p, layer.training)),
     ("so positions mix", "put", lambda x: x.reshape(len(x), x.size(2), -1)),
     ("before dropout", "last", lambda o, used, w: (o, w)),

@@ -45,40 +45,18 @@ EXERCISE = Exercise(
             "It is multiplied by the 16 heads; together the heads share one width of 512.",
             16 * 4 * ONE,
         ),
-        Mistake(
-            "This is a sixteenth: one head with its share of all. All 16 heads count, and each has "
-            "its own rows of the matrices.",
-            4 * ONE // 16,
-        ),
         Mistake("The biases are forgotten: four more vectors of 512.", 4 * 512**2),
         Mistake("The output projection is forgotten.", 3 * ONE),
-        Mistake("The output projection and the biases are forgotten.", 3 * 512**2),
         Mistake(
             "Every head gets a full-width projection; a head's matrices are only 32 numbers wide.",
             16 * 3 * ONE + ONE,
-        ),
-        Mistake(
-            "The output projection works on all heads; here it is as wide as one head.",
-            3 * ONE + 32 * 512 + 512,
-        ),
-        Mistake(
-            "Only the output projection has its bias here; query, key and value have one each.",
-            4 * 512**2 + 512,
         ),
         Mistake(
             "The bias of a head is 32 numbers; it was counted once, not for every head.",
             4 * 512**2 + 3 * 32 + 512,
         ),
         Mistake(
-            "The biases are single numbers here; there is one for each number that comes out.",
-            4 * 512**2 + 4,
-        ),
-        Mistake(
             "This is one head only; there are 16, and an output projection.", 3 * (512 * 32 + 32)
-        ),
-        Mistake(
-            "The matrices are 32 by 32 here; each reads all 512 numbers of the input.",
-            16 * 3 * (32 * 32 + 32) + ONE,
         ),
     ],
 )

@@ -54,27 +54,8 @@ EXERCISE = Exercise(
             lambda x: read(x, x.size(2)),
         ),
         Mistake(
-            "The wrong axes are exchanged: positions and head_dim instead of heads and positions.",
-            lambda x: read(x.mT, x.size(2)),
-        ),
-        Mistake(
-            "The positions stand last before the reshape, so positions mix.",
-            lambda x: read(x.permute(0, 3, 1, 2), x.size(2)),
-        ),
-        Mistake(
             "The heads are interleaved: number 0 of every head, then number 1. Write head 0 first.",
             lambda x: x.permute(0, 2, 3, 1).flatten(2),
-        ),
-        Mistake(
-            "The heads come out in the reverse order; head 0 fills the first numbers.",
-            lambda x: right(x.flip(1)),
-        ),
-        Mistake("The heads are added; put them side by side.", lambda x: x.sum(1)),
-        Mistake("The heads are averaged; put them side by side.", lambda x: x.mean(1)),
-        Mistake("Only the first head is returned.", lambda x: x[:, 0]),
-        Mistake(
-            "The heads are strung along the sequence; put them side by side in the width.",
-            lambda x: x.flatten(1, 2),
         ),
     ],
 )

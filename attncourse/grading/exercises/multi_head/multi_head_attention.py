@@ -40,63 +40,17 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-def project(*pairs):
-    return [x @ w.T for x, w in pairs]
-
-
-def given(query, key, value, w_q, w_k, w_v, w_o, num_heads, project=project, split=split):
-    parts = (split(x, num_heads) for x in project((query, w_q), (key, w_k), (value, w_v)))
+def given(query, key, value, w_q, w_k, w_v, w_o, num_heads, split=split):
+    parts = (split(x, num_heads) for x in (query @ w_q.T, key @ w_k.T, value @ w_v.T))
     return Given(*parts, head_dim=len(w_q) // num_heads, rest=w_o)
 
 
-def of_columns(w_o, num_heads):
-    """For each head the matrix (head_dim, embed_dim) that its outputs are multiplied by."""
-    return w_o.unflatten(1, (num_heads, -1)).permute(1, 2, 0)
-
-
-def answer(output, weights, scores, x, slices=of_columns):
-    return output @ slices(x.rest, output.size(1)), weights
+def answer(output, weights, scores, x):
+    """Each head times the columns of w_o that are its own."""
+    return output @ x.rest.unflatten(1, (output.size(1), -1)).permute(1, 2, 0), weights
 
 
 RIGHT = Recipe(given, answer=answer)
-
-
-def whole(change):
-    """Instead of the shares, something made of the output of the layer and the number of heads."""
-    return lambda o, w, s, x: (change(answer(o, w, s, x)[0].sum(1), o.size(1)), w)
-
-
-def ideas():
-    """What becomes of w_o, of the projections and of the heads."""
-    for says, steps in (
-        ("The shares are already added up: this is the output of the layer. Return what each head "
-         "adds to it, (batch, num_heads, n, embed_dim).", {"answer": whole(lambda out, h: out)}),
-        ("Every head gets the whole output of the layer; return what it alone adds.",
-         {"answer": whole(lambda out, h: out[:, None].expand(-1, h, -1, -1))}),
-        ("The output of the layer is cut into num_heads pieces; but w_o has mixed the heads by "
-         "then. Multiply each head by its slice of w_o.", {"answer": whole(split)}),
-        ("The output projection is missing: multiply each head by its slice of w_o.",
-         {"answer": lambda o, w, s, x: (o, w)}),
-        ("Head h meets rows of w_o, or w_o is not transposed. Matrices are (out, in): a head hands "
-         "in columns, and is multiplied by w_o[:, columns].T.",
-         {"answer": partial(answer, slices=lambda w_o, h: w_o.unflatten(0, (h, -1)))}),
-        ("The slices of w_o are interleaved: head h meets every num_heads-th column. They lie side "
-         "by side.",
-         {"answer": partial(
-             answer, slices=lambda w_o, h: w_o.unflatten(1, (-1, h)).permute(2, 1, 0))}),
-        ("w_q, w_k and w_v are not transposed; write x @ w.T.",
-         {"given": partial(given, project=lambda *pairs: [x @ w for x, w in pairs])}),
-        ("The heads are interleaved: head h takes every num_heads-th number, not one slice.",
-         {"given": partial(
-             given, split=lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2))}),
-        ("num_heads is ignored: one head works in the whole width.",
-         {"given": partial(given, split=lambda x, h: x[:, None]),
-          "scale": lambda x: x.query.size(-1) ** -0.5}),
-        ("The memory is only read with other sizes, (batch, heads, n, head_dim) at once, so each "
-         "head gets pieces of several positions. Cut the last axis first, then transpose.",
-         {"given": partial(given, split=lambda x, h: x.reshape(len(x), h, x.size(1), -1))}),
-    ):  # fmt: skip
-        yield RIGHT.but(says, **steps)
 
 
 EXERCISE = Exercise(
@@ -107,5 +61,25 @@ EXERCISE = Exercise(
     axes=("b h n e", "b h n m"),
     results=("the shares", "the weights"),
     measures=("gradients",),
-    ideas=[*ideas()],
+    ideas=[
+        RIGHT.but(
+            "The output of the layer is cut into num_heads pieces; but w_o has mixed the heads by "
+            "then. Multiply each head by its slice of w_o.",
+            answer=lambda o, w, s, x: (split(answer(o, w, s, x)[0].sum(1), o.size(1)), w),
+        ),
+        RIGHT.but(
+            "Head h meets rows of w_o, or w_o is not transposed. Matrices are (out, in): a head "
+            "hands in columns, and is multiplied by w_o[:, columns].T.",
+            answer=lambda o, w, s, x: (o @ x.rest.unflatten(0, (o.size(1), -1)), w),
+        ),
+        RIGHT.but(
+            "The heads are interleaved: head h takes every num_heads-th number, not one slice.",
+            given=partial(given, split=lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)),
+        ),
+        RIGHT.but(
+            "The memory is only read with other sizes, (batch, heads, n, head_dim) at once, so "
+            "each head gets pieces of several positions. Cut the last axis first, then transpose.",
+            given=partial(given, split=lambda x, h: x.reshape(len(x), h, x.size(1), -1)),
+        ),
+    ],
 )
