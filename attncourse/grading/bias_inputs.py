@@ -61,7 +61,7 @@ GROUPS: tuple[tuple[int, int, Tables], ...] = (  # queries, keys
     (9, 9, {
         "products of random positions": lambda x: x.p,
         "products of sines and cosines, relative":
-            lambda x: sum(torch.cos(x.d * 10.0**-k) for k in range(4)),
+            lambda x: torch.stack([torch.cos(x.d * 10.0**-k) for k in range(4)]).sum(0),
         "cosines of random positions, with 1 all along the main diagonal":
             lambda x: x.p / (x.p.diagonal()[:, None] * x.p.diagonal()).sqrt(),
         "relative above the main diagonal alone": lambda x: x.t.triu(1) + x.p.tril(),

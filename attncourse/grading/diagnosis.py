@@ -25,16 +25,17 @@ from attncourse.grading.recipe import Recipe
 
 MOST = 200  # slips that are tried
 Observations = dict[str, Any]
-Marked = dict[str, tuple[Any, tuple | None]]  # what was seen, and its fingerprint
+Marked = dict[str, tuple[Any, Any]]  # what was seen, and its fingerprint
 
 
 class Shown:
     """What a mistake shows to a judge: looked at as far as anybody has asked, and then kept."""
 
-    def __init__(self, observed: Iterable[tuple[str, Any]], mistake: Mistake | None = None):
-        self.mistake, self.observed, self.kept = mistake, iter(observed), []
+    def __init__(self, observed: Iterable[tuple[str, Any]], mistake: Mistake):
+        self.mistake, self.observed = mistake, iter(observed)
+        self.kept: list[tuple[str, Any, Any]] = []
 
-    def __iter__(self) -> Iterator[tuple[str, Any, tuple | None]]:
+    def __iter__(self) -> Iterator[tuple[str, Any, Any]]:
         yield from self.kept
         for what, x in self.observed:
             self.kept.append((what, x, fingerprint(x)))
@@ -105,7 +106,7 @@ class Diagnosis:
             slips = sorted(
                 slips, key=lambda x: [not near & x.mistake.steps.keys() for near in steps]
             )
-        small = _smallest(asked) if type(asked.judge) is Calls else None
+        small = asked.smallest if type(asked.judge) is Calls else None
         for slip in slips[:MOST]:
             if small is None or self._looks_like(slip, small):
                 yield slip
@@ -143,13 +144,6 @@ class Diagnosis:
             return ""
         answer = marked(ran)
         return next((x.mistake.says for x in self.ideas if x.agrees(answer, False)), "")
-
-
-def _smallest(asked: Asked) -> Wrong | None:
-    """Of the wrong calls, or else of all, the one with the fewest numbers; None without cases."""
-    calls = [call for call in asked.wrong or asked.calls if call.case]
-    sizes = [sum(x.numel() for x in call.case.args if isinstance(x, Tensor)) for call in calls]
-    return calls[sizes.index(min(sizes))] if calls else None
 
 
 def parts(result: Any) -> tuple:

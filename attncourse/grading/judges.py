@@ -34,6 +34,8 @@ class Judge(Protocol):
 
     def expected(self, seed: int) -> Observations: ...
 
+    def __hash__(self) -> int: ...
+
 
 @dataclass(frozen=True)
 class Calls:
@@ -66,17 +68,12 @@ class Calls:
                         found = self.reads(found)
                     yield what, found
                     if self.also and what.endswith(", output") and not isinstance(found, Raised):
-                        yield from self._further(call.case.label, found)
+                        yield from _further(self.also, call.case.label, found)
             except NotAttempted:
                 if not number:
                     raise
                 # Other calls gave results, so this is no stub any more.
                 yield f"{call.case.label}, output", Raised("NotImplementedError", "")
-
-    def _further(self, label: str, output: Any) -> Iterator[tuple[str, Any]]:
-        """What ``also`` sees in an output; nothing where it cannot look at it."""
-        found = run(lambda: list(self.also(output)))
-        yield from () if isinstance(found, Raised) else ((f"{label}, {k}", x) for k, x in found)
 
     def listed(self, seed: int) -> list[Case]:
         """The calls on the inputs of a seed."""
@@ -86,6 +83,12 @@ class Calls:
         seen = dict(self.observe(in_float64(self.spec), seed))
         # Where the definition refuses, any error of its kind is right, whatever it says.
         return {k: Raised(x.kind) if isinstance(x, Raised) else x for k, x in seen.items()}
+
+
+def _further(also: Callable, label: str, output: Any) -> Iterator[tuple[str, Any]]:
+    """What ``also`` sees in an output; nothing where it cannot look at it."""
+    found = run(lambda: list(also(output)))
+    yield from () if isinstance(found, Raised) else ((f"{label}, {k}", x) for k, x in found)
 
 
 @lru_cache(maxsize=64)

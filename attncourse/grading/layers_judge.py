@@ -66,9 +66,8 @@ class Layers:
         """(label, arguments of the constructor, (batch, n), how loud x is) for each layer."""
         three = torch.randint(2, 5, (3,), generator=seeded(seed, "sizes")).tolist()
         drawn = ", sizes drawn at random", self.drawn(*three), (3, 5), 0.5
-        return [
-            (self.called(sizes) + what, sizes, *rest) for what, sizes, *rest in (*self.sizes, drawn)
-        ]
+        listed = (*self.sizes, drawn)
+        return [(self.called(sizes) + what, sizes, n, loud) for what, sizes, n, loud in listed]
 
     def called(self, sizes: tuple[int, ...]) -> str:
         """A layer by the arguments of its constructor."""
@@ -126,7 +125,7 @@ def names_of(definition: Callable[..., nn.Module], sizes: tuple[int, ...]) -> li
     return [name for name, _ in definition(*sizes).named_parameters()]
 
 
-def built(answer: Callable, sizes: tuple[int, ...]) -> tuple[nn.Module, dict[str, Tensor]]:
+def built(answer: Callable, sizes: tuple[int, ...]) -> tuple[nn.Module, dict[str, nn.Parameter]]:
     """A layer and its parameters."""
     layer = answer(*sizes)
     if not isinstance(layer, nn.Module):

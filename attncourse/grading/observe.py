@@ -1,6 +1,6 @@
 """How an answer is looked at: call it on copies of the inputs and keep what can be compared."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,12 +34,12 @@ class Call:
 
     case: Case
     question: Question
-    beside: dict[str, Tensor]
+    beside: Mapping[str, Tensor]
     result: Callable[[], Outcome]
 
 
 def calls_of(
-    answer: Callable, cases: list[Case], gradients: bool, beside: dict[str, Tensor] | None = None
+    answer: Callable, cases: list[Case], gradients: bool, beside: Mapping[str, Tensor] | None = None
 ) -> Iterator[Call]:
     """One `Call` per case. A remote answer runs all of them in one round trip, now."""
     beside = beside or {}
@@ -79,7 +79,7 @@ def observe_call(call: Call, names: list[str]) -> Iterator[tuple[str, Any]]:
         return
     yield f"{label}, output", _detached(outcome.output)
     first = _named(names, case.args, {})
-    given = first | _named([], [], case.kwargs | call.beside)
+    given = first | _named([], [], case.kwargs | dict(call.beside))
     if call.question.gradients:
         wanted = [name for name, x in first.items() if x.is_floating_point()]
         wanted += [name for name, x in call.beside.items() if x.requires_grad]
@@ -101,7 +101,7 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-def _named(names: list[str], args: Iterable, kwargs: dict) -> dict[str, Tensor]:
+def _named(names: list[str], args: Sequence, kwargs: Mapping) -> dict[str, Tensor]:
     """The tensors among the arguments of a call, by their names."""
     numbered = (*names, *(f"argument {k + 1}" for k in range(len(names), len(args))))
     return {k: x for k, x in (*zip(numbered, args), *kwargs.items()) if isinstance(x, Tensor)}  # noqa: B905

@@ -32,7 +32,7 @@ class Given(NamedTuple):
     query: Tensor
     key: Tensor
     value: Tensor
-    visible: Tensor | int | None = None
+    visible: Any = None
     head_dim: int | None = None
     rest: Any = None
 
@@ -120,6 +120,6 @@ class Recipe:
         replace(self, score=scores, mask=masked, finish=finish, mix=mix)(*arguments, **named)
         return kept
 
-    def but(self, says: str, **steps: Callable) -> Mistake:
+    def but(self, says: str, **steps: Any) -> Mistake:
         """The mistake that replaces these steps, with the sentence that a student reads."""
         return Mistake(says, replace(self, **steps), steps)

@@ -15,10 +15,10 @@ GRADIENT = ", gradient of "
 
 
 class Wrong(NamedTuple):
-    """A call whose output is wrong: its case (where the judge has cases), the right output, the output."""
+    """A call whose output is wrong: its case (None without any), the right output, the output."""
 
     label: str
-    case: Case | None
+    case: Any
     expected: Any
     seen: Any
 
@@ -96,8 +96,8 @@ class Asked:
             yield case, dict(observe_call(one, names))[what], dict(observe_call(other, names))[what]
 
     @cached_property
-    def largest(self) -> Case | None:
-        """Of the wrong calls the one with the most numbers."""
+    def largest(self) -> Any:
+        """The case of the wrong call with the most numbers; None without any."""
         return max((call.case for call in self.wrong if call.case), key=_size, default=None)
 
     @cached_property
@@ -107,7 +107,7 @@ class Asked:
         return min(calls, key=lambda call: _size(call.case), default=None)
 
     @cached_property
-    def right(self) -> list[dict[str, Any]]:
+    def right(self) -> list[Any]:
         """The named values of the right answer in the largest wrong call, in their order; [] without any."""
         values, case = getattr(self.exercise.right, "values", None), self.largest
         if values is None or case is None:

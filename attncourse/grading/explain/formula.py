@@ -1,6 +1,6 @@
 """Which formula gives these counts? The shortest sum of known terms, each a few times."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from numbers import Real
 from typing import Any
@@ -12,7 +12,7 @@ from attncourse.grading.explain.asked import Asked
 MOST_TERMS, MOST_TIMES = 4, 64
 
 
-def formula(counts: Sequence[float], terms: dict[str, Sequence[float]]) -> str:
+def formula(counts: Sequence[float], terms: Mapping[str, Sequence[float]]) -> str:
     """``"2 D^2 + 2 D W"`` where that is what was counted in every call; '' where no short sum is.
 
     Args:

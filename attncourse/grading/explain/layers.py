@@ -126,7 +126,7 @@ def of_layer(asked: Asked) -> str:
     for what in seen[0]:
         both = [y[what] for y in seen]
         if what.endswith(OUTPUT) and all(map(plain, both)) and difference(*both):
-            maps = [split(y.double(), heads)[..., : count * n] for y in both]
-            if says := of_mixing(what.removesuffix(OUTPUT), *maps, count, query, key):
+            reads, made = (split(y.double(), heads)[..., : count * n] for y in both)
+            if says := of_mixing(what.removesuffix(OUTPUT), reads, made, count, query, key):
                 return says
     return ""

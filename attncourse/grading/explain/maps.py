@@ -125,10 +125,10 @@ def of_mixing(
     values, also = _whose_values(right, seen, count)
     if also == SEVERAL:
         return values
-    maps = [x.unflatten(-1, (count, -1)).sum(-2) for x in (right, seen)]
-    if not difference(*maps):
+    reads, made = (x.unflatten(-1, (count, -1)).sum(-2) for x in (right, seen))
+    if not difference(reads, made):
         return values
-    says = says_of_map(label, *maps, query, key)
+    says = says_of_map(label, reads, made, query, key)
     return says if also in says else f"{values} {says}".strip()
 
 
@@ -150,11 +150,10 @@ def _whose_values(right: Tensor, seen: Tensor, count: int) -> tuple[str, str]:
 
 def _asks(asked: Asked, case: Case | None) -> tuple[Any, Any]:
     """Queries and keys of a call, where arguments are called so."""
-    places = _place(asked, "query"), _place(asked, "key")
-    if case is None or None in places:
+    query, key = _place(asked, "query"), _place(asked, "key")
+    if case is None or query is None or key is None:
         return None, None
-    query, key = (case.args[place] for place in places)
-    return query, key
+    return case.args[query], case.args[key]
 
 
 def _place(asked: Asked, name: str) -> int | None:

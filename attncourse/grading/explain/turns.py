@@ -24,8 +24,10 @@ def turned(names: str, place: Callable[[Case, int, int], int]) -> Callable[[Aske
     """
 
     def explainer(asked: Asked) -> str:
-        call = asked.shaped[0] if len(asked.shaped) == len(asked.wrong) > 0 else None
-        results = zip(names.split(), call.case.args, call.expected, call.seen) if call else ()  # noqa: B905
+        if not asked.shaped or len(asked.shaped) < len(asked.wrong):
+            return ""
+        call = asked.shaped[0]
+        results = zip(names.split(), call.case.args, call.expected, call.seen)  # noqa: B905
         for name, given, right, seen in results:
             wrong = apart(right, seen).unflatten(-1, (-1, 2)).any(-1)
             if wrong.any():
