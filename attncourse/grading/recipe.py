@@ -107,7 +107,7 @@ class Recipe:
             return keep("the products of queries and keys", self.score(x), "given", "score")
 
         def masked(made: Tensor, x: Given) -> Tensor:
-            return self.mask(keep(f"the scores, divided by sqrt({self.width})", made, "scale"), x)
+            return self.mask(keep(f"the scores divided by sqrt({self.width})", made, "scale"), x)
 
         def finish(weights: Tensor, x: Given) -> Tensor:
             return keep(
