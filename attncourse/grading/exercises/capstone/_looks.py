@@ -33,7 +33,10 @@ def looked(model: nn.Module, one: nn.Module, tokens: Tensor, of: Callable = logi
         shape = shape if near is True else near
     yield SHAPE, shape
     yield TWICE, close(of(model(tokens.clone())), logits)
-    yield APART, close(of(model(tokens[1:2].clone())), logits[1:2])
+    alone = of(model(tokens[1:2].clone()))
+    same = close(alone, logits[1:2])
+    kept = tuple(alone.shape) == (1, *logits.shape[1:])
+    yield APART, same if kept else f"alone its logits have shape {tuple(alone.shape)}"
     moves = influence(model, tokens[:1, :12])
     yield CAUSAL, causal(moves, lambda: influence(one, tokens[:1, :12]))
     return moves
