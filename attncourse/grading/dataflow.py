@@ -142,6 +142,3 @@ def dataflow(**given: str) -> Callable[[Callable[..., Generator]], Dataflow]:
 def _other(made: Value) -> Any:
     """Other numbers, or other booleans."""
     return ~made.number if made.number.dtype == torch.bool else 2 * made.number + 1
-
-
-value = named  # the older name

@@ -68,7 +68,7 @@ class Diagnosis:
 
     def __init__(self, exercise: Any, seed: int):
         self.exercise, self.seed = exercise, seed
-        self.ideas = [self._shown(mistake) for mistake in (*exercise.ideas, *exercise.mistakes)]
+        self.ideas = [self._shown(mistake) for mistake in exercise.ideas]
         self._slips: list[Shown] | None = None
         self._looks: dict[tuple[int, str], tuple] = {}  # what slips give in single calls
 
@@ -91,9 +91,7 @@ class Diagnosis:
                     return shown.mistake.says, ""
         if says := self._where_it_ran(asked):
             return says, ""
-        notice = getattr(self.exercise.judge, "notice", lambda *_: "")
-        says = notice(asked.expected, asked.seen, asked.seed)
-        return "", says or explain(asked, self.exercise.explain)
+        return "", explain(asked, self.exercise.explain)
 
     def _nearest(self, asked: Asked) -> Iterator[Shown]:
         """The slips that give what the answer gives in a small call, the nearest first.

@@ -1,6 +1,6 @@
 """One graded exercise: data and functions, with no notebook in them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,25 +28,6 @@ __all__ = ["GIVEN", "Calls", "Case", "Counts", "Exercise", "Facts", "Mistake", "
 
 # Added to every seed: an answer that seeds torch with 0 must not draw the inputs of its judge.
 SEEDS = 0x5EED_0000
-
-
-class Accepted(dict[str, Any]):
-    """Right answers in different styles; functions join by decoration: ``@ACCEPTED.add``."""
-
-    def add(self, answer):
-        self[answer.__name__] = answer
-        return answer
-
-
-class Mistakes(list[Mistake]):
-    """A list that functions join by decoration: ``@MISTAKES.add("The scale is missing.")``."""
-
-    def add(self, says: str) -> Callable:
-        def register(answer):
-            self.append(Mistake(says, answer))
-            return answer
-
-        return register
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +61,6 @@ class Exercise:
     asks_for: Literal["function", "class", "layer", "number", "model"] = "function"
     keeps_memory: bool = False
     measures: tuple[str, ...] = ()
-    accepted: dict[str, Any] = field(default_factory=dict, repr=False)
-    mistakes: Sequence[Mistake] = field(default=(), repr=False)
     requires: str = ""
     card: Card | None = field(default=None, repr=False)
     _diagnoses: dict[int, Diagnosis] = field(

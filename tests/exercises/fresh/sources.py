@@ -13,14 +13,14 @@ from typing import Any
 import styles
 
 ROOT = Path(__file__).parents[3]
-REGISTERS = {"add", "style"}  # decorators that only list an answer
+REGISTERS = {"style"}  # decorators that only list an answer
 
 
 def right_answers(exercise: Any) -> dict[str, Any]:
     """Right answers by the names of their styles: the exercise's own, and those of `styles`."""
     right = getattr(exercise, "right", None)
     own = {} if right is None else {"right": right}
-    return own | dict(getattr(exercise, "accepted", None) or {}) | styles.of(exercise.name)
+    return own | styles.of(exercise.name)
 
 
 @dataclass(frozen=True)
