@@ -132,3 +132,30 @@ def times_as_slow(model: nn.Module, reference: nn.Module, inputs: Tensor) -> flo
             one(inputs.clone())
             best[k] = min(best[k], time.perf_counter() - start)
     return best[1] / best[0]
+
+
+def mixes(
+    model: nn.Module, tokens: Tensor, others: Tensor, to: Callable, generator: torch.Generator
+) -> bool | str:
+    """True where a token moves more than the place ``to(place)``, also with other parameters.
+
+    Args:
+        others: a token for each, which takes its place in one of the sequences.
+        to: the place where a model without attention would say the token of this place.
+    """
+    drawn, every, n = drawn_like(model, generator), range(len(tokens)), tokens.size(1)
+    place, replaced = torch.arange(len(tokens)) % n, tokens.clone()
+    replaced[every, place] = others[every, place]
+    mixed = moves = False
+    for factor in (1, -1):
+        numbers = [factor * p for p in drawn]
+        before, after = (with_parameters(model, numbers, x) for x in (tokens, replaced))
+        moved = (after - before).nan_to_num(0.0, 0.0, 0.0).abs().amax(-1)
+        kinds = (after.isfinite() != before.isfinite()).any(-1)  # may become NaN, too
+        most, moves = moved.max(), moves or bool(moved.any() or kinds.any())
+        for x in (moved, kinds):
+            x[every, to(place)] = 0
+        mixed |= bool(moved.max() > 0.01 * most or kinds.any())
+    if not moves:
+        return "with parameters drawn at random, no token changes anything"
+    return mixed or "with parameters drawn at random, a token changes its own place only"

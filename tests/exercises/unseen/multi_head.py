@@ -256,12 +256,12 @@ def said(m, t):
 right("train_reversal", Model(lambda m, t: said(m, t).softmax(-1)))
 GUESS, LESS = "little more than guess", "train longer"
 for words, never, say, *places in (
-    ("Some positions are never right", LESS, lambda m, t: torch.cat([said(m, t)[:, :3], said(m, t)[:, 3:4].roll(1, -1), said(m, t)[:, 4:]], 1)),
-    ("It sorts the tokens", GUESS, lambda m, t: said(m, t.sort(1, descending=True).values)),
-    ("a fixed order, but not backwards", GUESS, said, 9.0 * torch.eye(12).roll(6, 0)),
-    ("a fixed order, but not backwards", GUESS, said, 9.0 * torch.eye(12).flip(0).roll(2, 0)),
-    ("a fixed order, but not backwards", GUESS, said, 9.0 * torch.block_diag(*[torch.eye(6).flip(0)] * 2)),
-    ("Some tokens are never said", LESS, lambda m, t: said(m, t).masked_fill(torch.arange(20) == 19, -99.0)),
+    ("some positions are never right", LESS, lambda m, t: torch.cat([said(m, t)[:, :3], said(m, t)[:, 3:4].roll(1, -1), said(m, t)[:, 4:]], 1)),
+    ("it sorts the tokens", GUESS, lambda m, t: said(m, t.sort(1, descending=True).values)),
+    ("in another order", GUESS, said, 9.0 * torch.eye(12).roll(6, 0)),
+    ("in another order", GUESS, said, 9.0 * torch.eye(12).flip(0).roll(2, 0)),
+    ("in another order", GUESS, said, 9.0 * torch.block_diag(*[torch.eye(6).flip(0)] * 2)),
+    ("some tokens are never right", LESS, lambda m, t: said(m, t).masked_fill(torch.arange(20) == 19, -99.0)),
     ("differs from one call to the next", LESS, lambda m, t: F.dropout(said(m, t), 0.5)),
     ("tokens left unchanged: no", "parameters", lambda m, t: (said(m, t), t.zero_())[0]),
     ("a Tensor of shape (12, 83, 20)", GUESS, lambda m, t: said(m, t).transpose(0, 1)),
