@@ -5,7 +5,7 @@ import torch
 from support.tiny import tiny
 
 from attncourse.grading.exercise import Calls
-from attncourse.grading.explain.products import product
+from attncourse.grading.explain.formula import product
 from attncourse.grading.explain.trainings import said_instead
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -51,6 +52,17 @@ class Asked:
         """The calls of the judge by their labels; none where it makes no list of calls."""
         listed = getattr(self.judge, "listed", None)
         return {case.label: case for case in listed(self.seed)} if listed else {}
+
+    @cached_property
+    def arguments(self) -> list[str]:
+        """The names of the arguments of the right function; none where there is none."""
+        spec = getattr(self.judge, "spec", None)
+        return list(signature(spec).parameters) if spec else []
+
+    @cached_property
+    def only_loud(self) -> bool:
+        """Are all wrong calls of those with large scores, which say so in their labels?"""
+        return bool(self.wrong) and all("scores" in x.label for x in self.wrong)
 
     @cached_property
     def calls(self) -> list[Wrong]:

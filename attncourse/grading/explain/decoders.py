@@ -4,7 +4,6 @@ Values that are rows of the identity, the cached ones first, make the output the
 """
 
 from dataclasses import replace
-from inspect import signature
 
 import torch
 from torch import Tensor
@@ -21,10 +20,8 @@ MOST = 6  # calls that are asked again
 
 def _arguments(asked: Asked) -> list[str]:
     """The names of the arguments of a step; none where only loud scores go wrong."""
-    spec = getattr(asked.judge, "spec", None)
-    names = list(signature(spec).parameters) if spec and asked.cases else []
-    loud = all("scores" in x.label for x in asked.wrong)
-    return names if not loud and {"query", "value", "past_value"} <= set(names) else []
+    steps = asked.cases and {"query", "value", "past_value"} <= set(asked.arguments)
+    return asked.arguments if steps and not asked.only_loud else []
 
 
 def cached(asked: Asked) -> str:

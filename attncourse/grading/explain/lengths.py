@@ -1,6 +1,5 @@
 """Which axis of a result is too long or too short, and as long as what else is it?"""
 
-from inspect import signature
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -69,11 +68,9 @@ def _how(asked: Asked, pairs: list[Pair], d: int, letters: list[str]) -> str:
 
 def _lengths(asked: Asked, pairs: list[Pair], letters: list[str]) -> list[tuple[str, list[int]]]:
     """What an axis may be as long as: whole numbers among the arguments, and the other axes."""
-    spec = getattr(asked.judge, "spec", None)
-    names = list(signature(spec).parameters) if spec is not None else []
     given = [
         (name, [x.call.case.args[k] for x in pairs])
-        for k, name in enumerate(names)
+        for k, name in enumerate(asked.arguments)
         if all(x.call.case and k < len(x.call.case.args) for x in pairs)
     ]
     numbers = [(name, found) for name, found in given if all(type(x) is int for x in found)]

@@ -5,7 +5,6 @@ asked; each KV head has columns of its own, so that the map tells whose values a
 """
 
 from dataclasses import replace
-from inspect import signature
 from typing import Any
 
 import torch
@@ -158,10 +157,7 @@ def _asks(asked: Asked, case: Case | None) -> tuple[Any, Any]:
 
 def _place(asked: Asked, name: str) -> int | None:
     """The place of an argument, where the answer is a function of query, key and values."""
-    spec = getattr(asked.judge, "spec", None)
-    if spec is None or not asked.cases:
-        return None
-    names = [name.rstrip("s") for name in signature(spec).parameters]
+    names = [name.rstrip("s") for name in asked.arguments] if asked.cases else []
     attends = "value" in names and ("key" in names or "latent" in names)
     return names.index(name) if attends and "state" not in names and name in names else None
 

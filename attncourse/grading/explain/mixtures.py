@@ -1,7 +1,6 @@
 """Of which tables is a result the sum, and with which factors? For states and other sums."""
 
 from collections.abc import Callable, Sequence
-from inspect import signature
 
 import torch
 from torch import Tensor
@@ -56,7 +55,7 @@ def in_scores(*names: str) -> Callable[[Asked], str]:
 
     def explainer(asked: Asked) -> str:
         for call in asked.shaped:
-            arguments = dict(zip(signature(asked.judge.spec).parameters, call.case.args))  # noqa: B905
+            arguments = dict(zip(asked.arguments, call.case.args))  # noqa: B905
             given = {name: arguments[name] for name in names if plain(arguments[name])}
             is_, should = (_behind(list(given.values()), x) for x in (call.seen, call.expected))
             if is_ and should and any(abs(a - b) > COARSE * abs(b) for a, b in zip(is_, should)):  # noqa: B905
@@ -82,7 +81,7 @@ def _behind(tables: list[Tensor], weights: Tensor) -> list[float] | None:
 
 def _values(asked: Asked, call: Wrong, names: tuple[str, ...]) -> list[Tensor]:
     """The arguments and named values of a call that are called so."""
-    arguments = dict(zip(signature(asked.judge.spec).parameters, call.case.args, strict=False))
+    arguments = dict(zip(asked.arguments, call.case.args, strict=False))
     made = asked.exercise.right.values(*call.case.args, **call.case.kwargs)
     known = arguments | {x.called: x.number for x in made}
     return [known[name] for name in names if plain(known.get(name))]

@@ -11,18 +11,6 @@ from attncourse.grading.explain.asked import Asked, axis_names, labels, tensors
 from attncourse.grading.explain.relations import one_factor
 from attncourse.grading.explain.steps import ALL_MADE, missing_step
 
-ONLY_LOUD = (
-    "Ordinary scores give the right result, large ones do not. Something depends on their size: an "
-    "exponential without the largest score of the row subtracted, a clamp, a small number that is "
-    "added, a number in the place of minus infinity, or a low precision."
-)
-
-
-def only_loud(asked: Asked) -> str:
-    """Only calls with large scores are wrong, which say so in their labels."""
-    loud = asked.wrong and all("scores" in x.label for x in asked.wrong)
-    return ONLY_LOUD if loud and len(asked.wrong) < len(asked.calls) else ""
-
 
 def wrong_results(asked: Asked) -> str:
     """Which of several results are right in all calls, and in which calls the others are wrong."""
@@ -118,20 +106,6 @@ def _band(wrong: Tensor, letters: list[str]) -> str:
         if where.any() and not wrong[..., ~where].any():
             return f"where the number of the {column} is {how} that of the {row}"
     return ""
-
-
-def wrong_property(asked: Asked) -> str:
-    """The results are right within the tolerance, and a further property that is looked at is not."""
-    if asked.wrong or asked.raised or not getattr(asked.judge, "also", None):
-        return ""
-    wrong = [
-        what.rpartition(", ")[2]
-        for what, right in asked.expected.items()
-        if what in asked.seen and difference(right, asked.seen[what])
-    ]
-    if not wrong or not asked.calls or any("gradient of " in what for what in wrong):
-        return ""
-    return f"The results are right as far as their tolerance tells, but not: {wrong[0]}."
 
 
 def apart(right: Tensor, seen: Tensor) -> Tensor:

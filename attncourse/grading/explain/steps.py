@@ -1,9 +1,12 @@
-"""Which step of the right answer is the first whose numbers the answer never computes?
+"""Up to which step of the right answer is an answer right?
 
 The answer is called once more while all tensors that it makes are recorded. The right answer is a chain of
-named values (`attncourse.grading.dataflow`); a value is made where each of its numbers is found among those.
+named values (`attncourse.grading.dataflow`); a value is made where one of those tensors has its numbers, or
+where each of its samples, heads or rows has a tensor of its own.
 """
 
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,12 +24,12 @@ FEWEST = 3  # numbers that can tell a value
 ALL_MADE = "look at what is made of them, and returned."
 
 
-class NumbersMade(TorchDispatchMode):
-    """Keeps the numbers of all tensors that operations return."""
+class TensorsMade(TorchDispatchMode):
+    """Keeps all tensors that operations return, by how many numbers they have."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: list[Tensor] = []
+        self.kept: dict[int, list[Tensor]] = defaultdict(list)
         self.count = 0
 
     @classmethod
@@ -41,35 +44,52 @@ class NumbersMade(TorchDispatchMode):
         for x in out if isinstance(out, tuple | list) else (out,):
             if plain(x) and self.count + x.numel() <= MOST:
                 self.count += x.numel()
-                self.kept.append(x.detach().flatten().double().clone())
+                self.kept[x.numel()].append(_finite(x).clone())
         return out
 
-    def sorted(self) -> Tensor:
-        """All numbers, in ascending order."""
-        return (
-            torch.cat(self.kept).nan_to_num(7e77, 1e300, -1e300).sort().values
-            if self.kept
-            else torch.empty(0)
+    def has(self, value: Tensor) -> bool:
+        """Is there a tensor of these numbers, in the same places if it has the same shape?"""
+        return any(
+            _close(x, value)
+            if x.shape == value.shape
+            else _close(x.flatten().sort().values, value.flatten().sort().values)
+            for x in self.kept.get(value.numel(), ())
         )
 
 
-def missing_step(asked: Asked) -> str:
-    """The last value of the chain that is made, and the first missing one."""
+def _finite(x: Tensor) -> Tensor:
+    return x.detach().double().nan_to_num(7e77, 1e300, -1e300)
+
+
+def _close(x: Tensor, y: Tensor) -> bool:
+    return bool(((x - y).abs() <= NEAR * (1 + y.abs())).all())
+
+
+def missing_step(asked: Asked, right: Sequence[int] = ()) -> str:
+    """The last value of the chain that is made, and the first missing one.
+
+    Args:
+        right: the places of results that are right: what they are made of is not told.
+    """
     gap = _gap(asked)
     if gap is None:
         return ""
     done, place = gap
+    called = asked.right[done].called
     if place == len(asked.right):
-        return f"{_begin(asked.right[done].called)} are among the numbers that the answer computes; {ALL_MADE}"
-    says = f"{_begin(asked.right[done].called)} are among the numbers that the answer computes"
+        return f"The answer is right up to {called}; {ALL_MADE}"
     missing = asked.right[place].called
+    if right and _feeds(asked, missing, right):
+        return ""
     if place == done + 1:
-        return f"{says}; {missing}, the next step, are not: look between the two."
-    return f"{says}, but {missing} are not: look at how they are made."
-
-
-def _begin(called: str) -> str:
-    return called[:1].upper() + called[1:]
+        return (
+            f"The answer is right up to {called}. Look at what comes behind them: one way goes on "
+            f"with {missing}, which are not among its tensors."
+        )
+    return (
+        f"The answer makes {called}, but not {missing}: look at how those are made, if your way "
+        "needs them."
+    )
 
 
 def first_missing(asked: Asked) -> int | None:
@@ -78,25 +98,57 @@ def first_missing(asked: Asked) -> int | None:
     return gap and gap[1]
 
 
+def made_values(asked: Asked) -> set[str]:
+    """The named values that the answer makes."""
+    pairs = zip(asked.right, _there(asked), strict=False)
+    return {value.called for value, there in pairs if there}
+
+
+def _there(asked: Asked) -> list[bool | None]:
+    """Which of the named values are made; [] where nothing is known of them."""
+    if "there" not in asked.memory:
+        asked.memory["there"] = _look(asked)
+    return asked.memory["there"]
+
+
+def _look(asked: Asked) -> list[bool | None]:
+    here = not isinstance(asked.answer, RemoteAnswer) and callable(asked.answer)
+    if not asked.right or not here or asked.largest is None:
+        return []
+    args = [x.clone() if isinstance(x, Tensor) else x for x in asked.largest.args]
+    with torch.no_grad(), TensorsMade() as recorder:
+        given = run(lambda: asked.answer(*args, **asked.largest.kwargs))
+    if isinstance(given, Raised):
+        return []
+    known = [_finite(x).flatten().sort().values for x in args if plain(x)]
+    return [found(value.number, recorder, known) for value in asked.right]
+
+
 def _gap(asked: Asked) -> tuple[int, int] | None:
     """The places of the last value that is made and of the first missing one; None without any.
 
     A value is not missing where one behind it is made that needs it: the answer goes another way.
     """
-    here = not isinstance(asked.answer, RemoteAnswer) and callable(asked.answer)
-    if not asked.right or not here or asked.largest is None:
-        return None
-    args = [x.clone() if isinstance(x, Tensor) else x for x in asked.largest.args]
-    with torch.no_grad(), NumbersMade() as recorder:
-        run(lambda: asked.answer(*args, **asked.largest.kwargs))
-    made = recorder.sorted()
-    there = [found(value.number, made) for value in asked.right]
+    there = _there(asked)
     if True not in there:
         return None
     last = len(there) - 1 - there[::-1].index(True)
     apart = (k for k in range(last) if there[k] is False and not _needed(asked, k, there))
     behind = (k for k in range(last + 1, len(there)) if there[k] is False)
     return last, next(apart, next(behind, len(there)))
+
+
+def _feeds(asked: Asked, called: str, results: Sequence[int]) -> bool:
+    """Does one of these results depend on a value?"""
+    changed, case = getattr(asked.exercise.right, "changed", None), asked.largest
+    if changed is None or case is None:
+        return False
+    one, other = (
+        run(lambda f=f: f(*case.args, **case.kwargs))
+        for f in (asked.exercise.right, changed(called))
+    )
+    several = isinstance(one, tuple) and isinstance(other, tuple)
+    return several and any(not same(one[k], other[k]) for k in results)
 
 
 def _needed(asked: Asked, place: int, there: list[bool | None]) -> bool:
@@ -115,15 +167,18 @@ def _needed(asked: Asked, place: int, there: list[bool | None]) -> bool:
     return any(there[k] and not same(asked.right[k].number, others[k].number) for k in behind)
 
 
-def found(value: Any, made: Tensor) -> bool | None:
-    """Is each number of this value among those that were made? None where too few tell it."""
-    if not plain(value) or not len(made):
+def found(value: Any, made: TensorsMade, known: list[Tensor]) -> bool | None:
+    """Is this value made? None where too few numbers tell it, or where it is one of the inputs."""
+    if not plain(value):
         return False
-    numbers = value.double().flatten().nan_to_num(7e77, 1e300, -1e300).unique()
-    numbers = numbers[(numbers != 0) & (numbers.abs() < 1e77)]
-    if len(numbers) < FEWEST:
+    number = _finite(value)
+    if len(number.unique()) < FEWEST or any(
+        x.shape == (number.numel(),) and _close(x, number.flatten().sort().values) for x in known
+    ):
         return None
-    margin = NEAR * (1 + numbers.abs())
-    at = torch.searchsorted(made, numbers - margin)
-    inside = made[at.clamp(max=len(made) - 1)] <= numbers + margin
-    return bool((inside & (at < len(made))).all())
+    if made.has(number):
+        return True
+    slices = [number.unbind(d) for d in range(number.dim()) if 1 < number.size(d) <= 64]
+    if number.dim() > 2:
+        slices.append(number.flatten(0, 1).unbind(0))
+    return any(all(map(made.has, parts)) for parts in slices if parts[0].dim())

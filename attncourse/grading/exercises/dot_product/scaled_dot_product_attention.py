@@ -4,7 +4,7 @@ from functools import partial
 
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Exercise
-from attncourse.grading.explain.places import only_loud
+from attncourse.grading.explain.loud import only_loud
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
 from attncourse.grading.recipe import Given, Recipe
 

@@ -7,7 +7,7 @@ import torch
 from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.asked import Asked
-from attncourse.grading.explain.places import only_loud
+from attncourse.grading.explain.loud import only_loud
 from attncourse.grading.inputs import seeded
 from attncourse.grading.mistake import Mistake
 

@@ -3,8 +3,8 @@
 import torch
 
 from attncourse.grading.exercise import Case, Counts, Exercise
+from attncourse.grading.explain.formula import product
 from attncourse.grading.explain.probes import simpler
-from attncourse.grading.explain.products import product
 from attncourse.grading.inputs import seeded
 from attncourse.grading.mistake import Mistake
 

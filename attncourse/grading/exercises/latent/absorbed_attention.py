@@ -9,8 +9,8 @@ from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
 from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.explain.loud import only_loud
 from attncourse.grading.explain.parts import parts_of_scores
-from attncourse.grading.explain.places import only_loud
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 from attncourse.grading.mistake import Mistake

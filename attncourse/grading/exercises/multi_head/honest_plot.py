@@ -10,7 +10,7 @@ from attncourse import spec
 from attncourse.grading.dropped import drawn_alone, kept
 from attncourse.grading.exercise import Case, Exercise, Facts
 from attncourse.grading.explain.asked import Asked
-from attncourse.grading.explain.places import only_loud
+from attncourse.grading.explain.loud import only_loud
 from attncourse.grading.inputs import seeded
 from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart, merge, split
 from attncourse.grading.recipe import Given

@@ -6,7 +6,7 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.explain.places import only_loud
+from attncourse.grading.explain.loud import only_loud
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.layers_judge import split
 from attncourse.grading.recipe import Given, Recipe

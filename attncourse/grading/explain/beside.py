@@ -1,9 +1,9 @@
-"""The results are right: is a way back to an input cut, or an input changed?"""
+"""The results are right: is a way back cut, an input changed, too much made, a property wrong?"""
 
 import torch
 from torch import Tensor
 
-from attncourse.grading.compare import Raised, difference, plain
+from attncourse.grading.compare import Described, Raised, difference, plain
 from attncourse.grading.explain.asked import GRADIENT, Asked
 
 KEPT = ", inputs left unchanged"
@@ -73,3 +73,27 @@ def cut_gradient(asked: Asked) -> str:
         f"The results are right, but the gradient of {found[0][0]} is not: a part of its way back "
         "is cut, as by detach, item, clamp or no_grad, or changed."
     )
+
+
+def too_large(asked: Asked) -> str:
+    """What is made on the way is too large, and what to do instead."""
+    judge = asked.exercise.judge
+    found = asked.seen.get(getattr(judge, "title", ""))
+    if asked.wrong or not isinstance(found, Described):
+        return ""
+    says = "The results are right, but something is too large that is made on the way."
+    return f"{says} {judge.instead}".strip()
+
+
+def wrong_property(asked: Asked) -> str:
+    """The results are right within the tolerance, and a further property that is looked at is not."""
+    if asked.wrong or asked.raised or not getattr(asked.judge, "also", None):
+        return ""
+    wrong = [
+        what.rpartition(", ")[2]
+        for what, right in asked.expected.items()
+        if what in asked.seen and difference(right, asked.seen[what])
+    ]
+    if not wrong or not asked.calls or any("gradient of " in what for what in wrong):
+        return ""
+    return f"The results are right as far as their tolerance tells, but not: {wrong[0]}."

@@ -1,7 +1,6 @@
-"""What hides a key: minus infinity, or a number that some scores are below?"""
+"""Only large scores give wrong results: what depends on their size?"""
 
 from dataclasses import replace
-from inspect import signature
 
 import torch
 
@@ -9,16 +8,19 @@ from attncourse.grading.compare import difference, plain
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.observe import Case
 
+ONLY_LOUD = (
+    "Ordinary scores give the right result, large ones do not. Something depends on their size: an "
+    "exponential without the largest score of the row subtracted, a clamp, a small number that is "
+    "added, a number in the place of minus infinity, or a low precision."
+)
 LOW = tuple(10.0**k for k in range(1, 10))
 
 
 def finite_fill(asked: Asked) -> str:
     """How low all scores may be before hidden keys count, where only large scores are wrong."""
-    spec = getattr(asked.judge, "spec", None)
-    names = [] if spec is None else [name.rstrip("s") for name in signature(spec).parameters]
-    loud = bool(asked.wrong) and all("scores" in x.label for x in asked.wrong)
+    names = [name.rstrip("s") for name in asked.arguments]
     ordinary = next((x.case for x in asked.calls if x.case and "scores" not in x.label), None)
-    if not {"query", "key"} <= set(names) or not loud or ordinary is None:
+    if not {"query", "key"} <= set(names) or not asked.only_loud or ordinary is None:
         return ""
     places = names.index("query"), names.index("key")
     for case, right, seen in asked.again([_lowered(ordinary, places, low) for low in LOW]):
@@ -39,3 +41,8 @@ def _lowered(case: Case, places: tuple[int, int], low: float) -> Case:
     args = list(case.args)
     args[places[0]], args[places[1]] = -query, key * low / query.size(-1) ** 0.5
     return replace(case, label=f"-{low:g}", args=tuple(args), gradients=False)
+
+
+def only_loud(asked: Asked) -> str:
+    """Calls with ordinary scores are right."""
+    return ONLY_LOUD if asked.only_loud and len(asked.wrong) < len(asked.calls) else ""
