@@ -1,4 +1,4 @@
-"""``python -m attncourse.grading exercises/03_multi_head.ipynb``: a score table for one notebook."""
+"""``python -m attncourse.grading exercises/03_multi_head.ipynb``: the scores of one notebook."""
 
 import argparse
 import json
@@ -56,7 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
         from attncourse.grading.run_notebook import grade_notebook
     except ModuleNotFoundError as error:
         print(
-            f"grading a notebook needs {error.name}; install it with: pip install 'attncourse[grade]'"
+            f"grading a notebook needs {error.name}; install it with: "
+            "pip install 'attncourse[grade]'"
         )
         return 2
     score = grade_notebook(options.notebook, options.cell_seconds)

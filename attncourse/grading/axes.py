@@ -1,4 +1,4 @@
-"""What the axes of tensors are called, by the letters that annotations, einsum strings and formulas use."""
+"""What the axes of tensors are called, by the letters of annotations, einsums and formulas."""
 
 AXES = {
     "b": "sample", "h": "head", "g": "KV head", "n": "query", "m": "key", "t": "token",

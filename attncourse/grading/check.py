@@ -41,9 +41,9 @@ def check(name: str, answer: Any) -> None:
         answer: your function, number or model.
 
     Raises:
-        CheckFailed: the answer is wrong. An untouched stub only reports "not attempted", and what cannot
-            be judged here "left out", except under nbgrader, which gives full points to a cell that
-            raises nothing.
+        CheckFailed: the answer is wrong. An untouched stub only reports "not attempted", and what
+            cannot be judged here "left out", except under nbgrader, which gives full points to a
+            cell that raises nothing.
         KeyError: no exercise has this name.
     """
     exercise = load(name)
@@ -56,8 +56,8 @@ def check(name: str, answer: Any) -> None:
         raise CheckFailed(
             f"{name} is not attempted yet. Replace the stub, then run this cell again."
             if verdict.status == "not attempted"
-            else f"{name} cannot be judged. {verdict.findings[0]}. For the teacher: install it where "
-            "nbgrader runs, or give these points by hand."
+            else f"{name} cannot be judged. {verdict.findings[0]}. For the teacher: install it "
+            "where nbgrader runs, or give these points by hand."
         )
 
 
@@ -74,7 +74,7 @@ def hint(name: str, level: int | None = None) -> None:
 
 
 def status(chapter: str = "") -> None:
-    """Show the points so far, of one chapter (``"multi_head"``) or of all those you have checked in."""
+    """Show the points so far, of one chapter (``"multi_head"``) or of all you have checked in."""
     found = {chapter_of(name) for name in _verdicts}
     chapters = [chapter] if chapter else [x for x in CHAPTERS if x in found]
     rows = [load(name) for x in chapters for name in names(x)]

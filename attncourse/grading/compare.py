@@ -44,12 +44,12 @@ class Raised:
 
     @property
     def where(self) -> str:
-        """The line of the answer that raised, as the end of a sentence; '' where it is not known."""
+        """The line of the answer that raised, as the end of a sentence; '' where none is known."""
         return f"; in {self.line}" if self.line else ""
 
 
 def own_line(error: BaseException) -> str:
-    """The last line of the answer's own code on the way to an error: ``line 3, `scores = query @ key` ``."""
+    """The last line of the answer's own code before an error: ``line 3, `query @ key` ``."""
     line, step = "", error.__traceback__
     while step:
         module = str(step.tb_frame.f_globals.get("__name__")).partition(".")[0]

@@ -7,9 +7,9 @@
         past = yield named("those of the past: b h i j", pairs.masked_fill(later(pairs), -math.inf))
         return past.exp()
 
-Called like a function it is the right answer: every value that is yielded comes back as it is. A slip sends
-another one back, so that it differs from the right answer in one step, and its sentence follows from the
-names. What only one exercise can get wrong is written by hand: `Dataflow.but`.
+Called like a function it is the right answer: every value that is yielded comes back as it is. A
+slip sends another one back, so that it differs from the right answer in one step, and its sentence
+follows from the names. What only one exercise can get wrong is written by hand: `Dataflow.but`.
 """
 
 from collections.abc import Callable, Generator
@@ -31,7 +31,7 @@ class Value:
         called: as a student would call it, in the plural: "the running sums".
         axes: their letters, as in `attncourse.grading.explain.asked.AXES`.
         number: the tensor; where a step can run over another axis, made by ``make(dim)``.
-        by: the steps of a `Recipe` that make the value; of a `Dataflow` they are called as the value is.
+        by: the steps of a `Recipe` that make the value; those of a `Dataflow` are called as it is.
     """
 
     called: str
@@ -81,7 +81,7 @@ class Dataflow:
         return self._run(args, kwargs, [])
 
     def values(self, *args: Any, **kwargs: Any) -> list[Value]:
-        """The values of one call, in the order in which they are made; the arguments are not among them."""
+        """The values of one call in the order in which they are made, without the arguments."""
         kept: list[Value] = []
         self._run(args, kwargs, kept)
         return kept

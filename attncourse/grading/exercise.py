@@ -43,7 +43,7 @@ class Exercise:
         explain: questions of this exercise, asked before those of all.
         axes: the letters of the axes of each result, ``("b h n e", "b h n m")``.
         results: what several results are called.
-        asks_for: what the answer is: a function, a class, a layer (a class of modules), a number or a model.
+        asks_for: a function, a class, a layer (a class of modules), a number or a model.
         keeps_memory: does the answer keep anything between calls?
         measures: what is measured beside results: "gradients", "memory", "parameters", "training".
         requires: a package; where it is missing, the exercise is left out of the total.

@@ -1,4 +1,4 @@
-"""How the memory that an answer takes grows with the text, for `attncourse.grading.memory_judge`."""
+"""How the memory of an answer grows with the text, for `attncourse.grading.memory_judge`."""
 
 from collections.abc import Callable
 
@@ -20,5 +20,6 @@ def grows_linearly(call: Callable[[int], tuple], n: int, answer: Callable) -> bo
     if twice.new >= (2 * n) ** 2:
         return Described(f"all pairs at once: {twice.how}")
     return Described(
-        f"all pairs, part by part: {made.total:,} numbers for {n} tokens, {twice.total:,} for {2 * n}"
+        f"all pairs, part by part: {made.total:,} numbers for {n} tokens, "
+        f"{twice.total:,} for {2 * n}"
     )

@@ -1,7 +1,7 @@
 """Judges turn an answer into observations: pairs of a readable property and what was seen.
 
-An answer is right when it shows what the definition shows. `Calls` are functions, `Counts` functions that
-return whole numbers, `Number` is a prediction, and `Facts` are properties that must hold.
+An answer is right when it shows what the definition shows. `Calls` are functions, `Counts` those
+that return whole numbers, `Number` is a prediction, and `Facts` are properties that must hold.
 """
 
 from collections.abc import Callable, Iterator
@@ -150,10 +150,10 @@ class Number:
 
 @dataclass(frozen=True)
 class Facts:
-    """Judges by properties that must hold: ``facts(answer, seed)`` maps each to True or to what was seen.
+    """Judges by properties: ``facts(answer, seed)`` maps each to True or to what was seen.
 
-    It returns a dict, or yields the pairs one after the other. For answers whose values are free, such
-    as a trained model or a layer.
+    It returns a dict, or yields the pairs one after the other. For answers whose values are free,
+    such as a trained model or a layer.
     """
 
     facts: Callable[[Any, int], dict[str, Any] | Iterator[tuple[str, Any]]]
@@ -201,9 +201,10 @@ def differences(expected: Observations, seen: Observations) -> list[str]:
     shared = [_sentence(what, expected[what], seen[what]) for what in expected if what in seen]
     found = [sentence for sentence in shared if sentence]
     outputs = [sentence for sentence in found if ", gradient" not in sentence]
+    lacking = {what: seen.get(what) for what in expected.keys() ^ seen.keys()}
     missing = [
-        f"{what}: {difference(True, seen[what]) if isinstance(seen.get(what), Raised) else 'nothing was found'}"
-        for what in expected.keys() ^ seen.keys()
+        f"{what}: {difference(True, x) if isinstance(x, Raised) else 'nothing was found'}"
+        for what, x in lacking.items()
     ]
     given = [f"{GIVEN}: {seen[GIVEN]}"] if GIVEN in seen else []
     return given or outputs or found or sorted(missing)

@@ -12,7 +12,7 @@ class Mistake:
     Args:
         says: the sentence.
         answer: the wrong answer.
-        steps: the steps of a right `Recipe`, or the value of a right `Dataflow`, that ``answer`` changes.
+        steps: of a right `Recipe`, or the value of a right `Dataflow`: what ``answer`` changes.
     """
 
     says: str

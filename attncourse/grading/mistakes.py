@@ -1,4 +1,4 @@
-"""The mistakes that every attention-shaped answer shares: a right `Recipe` in which one step is replaced."""
+"""The mistakes that every attention-shaped answer shares: one step of a right `Recipe` replaced."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -24,9 +24,11 @@ def mistakes_of(right: Recipe) -> list[Mistake]:
 def scores(right: Recipe) -> Found:
     """Other products of queries and keys."""
     for says, score in (
-        ("The key is reshaped to (batch, heads, head_dim, keys), which tears its rows apart; transpose it.",
+        ("The key is reshaped to (batch, heads, head_dim, keys), which tears its rows apart; "
+         "transpose it.",
          lambda x: x.query @ x.key.reshape(x.key.mT.shape)),
-        ("The scores are cosines: query and key are divided by their lengths. They are dot products.",
+        ("The scores are cosines: query and key are divided by their lengths. They are dot "
+         "products.",
          lambda x: normalize(x.query, dim=-1) @ normalize(x.key, dim=-1).mT),
         ("The scores are the keys times the queries; rows are queries: query @ key.mT.",
          lambda x: x.key @ x.query.mT),
@@ -39,13 +41,17 @@ def scales(right: Recipe) -> Found:
     root = f"sqrt({right.width})"
     for says, scale in (
         (f"The scores are not divided by {root}.", lambda x: 1.0),
-        (f"The scores are divided by {right.width} instead of its square root.", lambda x: 1 / x.width),
+        (f"The scores are divided by {right.width} instead of its square root.",
+         lambda x: 1 / x.width),
         (f"The scores are multiplied by {root}; divide by it.", lambda x: x.width**0.5),
-        (f"The scale uses the width of the values; it is {root}.", lambda x: x.value.size(-1) ** -0.5),
+        (f"The scale uses the width of the values; it is {root}.",
+         lambda x: x.value.size(-1) ** -0.5),
         (f"The scale uses the number of keys; it is {root}.", lambda x: x.key.size(-2) ** -0.5),
-        (f"The scale uses the number of queries; it is {root}.", lambda x: x.query.size(-2) ** -0.5),
+        (f"The scale uses the number of queries; it is {root}.",
+         lambda x: x.query.size(-2) ** -0.5),
         (f"The scale uses the number of heads; it is {root}.", lambda x: x.query.size(1) ** -0.5),
-        ("The scale uses the width of all heads together; it is the square root of the width of one.",
+        ("The scale uses the width of all heads together; it is the square root of the width "
+         "of one.",
          lambda x: (x.query.size(1) * x.width) ** -0.5),
     ):  # fmt: skip
         yield says, {"scale": scale}
@@ -68,7 +74,8 @@ def weights(right: Recipe) -> Found:
         (runs.format("queries"), lambda s: s.softmax(-2)),
         (runs.format("heads"), lambda s: s.softmax(1)),
         (runs.format("samples"), lambda s: s.softmax(0)),
-        ("The softmax runs over queries and keys at once; each query has a weight of 1 to share out.",
+        ("The softmax runs over queries and keys at once; each query has a weight of 1 to "
+         "share out.",
          lambda s: s.flatten(-2).softmax(-1).view_as(s)),
         ("The softmax is missing: the scores are used as weights.", lambda s: s),
         ("The scores are divided by their sum; the exponential is missing.",
@@ -84,11 +91,12 @@ def weights(right: Recipe) -> Found:
          lambda s: one_hot(s.argmax(-1), s.size(-1)).to(s.dtype)),
         ("All visible keys get the same weight; the scores are not used.",
          lambda s: torch.where(s == -math.inf, s, 0 * s).softmax(-1)),
-        ("The exponential overflows on large scores; subtract the largest score of the row first, as "
-         "torch.softmax does.", exponentials),
-        ("The exponential overflows on large scores, in float64 as well; subtract the largest score of "
-         "the row first.", lambda s: exponentials(s.double()).float()),
-        (f"One largest score is subtracted from several rows, and those far below it vanish; {row}.",
+        ("The exponential overflows on large scores; subtract the largest score of the row "
+         "first, as torch.softmax does.", exponentials),
+        ("The exponential overflows on large scores, in float64 as well; subtract the largest "
+         "score of the row first.", lambda s: exponentials(s.double()).float()),
+        ("One largest score is subtracted from several rows, and those far below it vanish; "
+         f"{row}.",
          lambda s: exponentials(s - s.max())),
     ):  # fmt: skip
         yield says, {"normalize": weigh}
@@ -110,7 +118,8 @@ def results(right: Recipe) -> Found:
     for says, answer in (
         ("Only the output is returned; return (output, weights).",
          lambda o, w, s, x: right.answer(o, w, s, x)[0]),
-        ("The scores are returned instead of the weights.", lambda o, w, s, x: right.answer(o, s, s, x)),
+        ("The scores are returned instead of the weights.",
+         lambda o, w, s, x: right.answer(o, s, s, x)),
         ("The returned weights are detached; gradients flow through them.",
          lambda o, w, s, x: right.answer(o, w.detach(), s, x)),
     ):  # fmt: skip
@@ -173,11 +182,13 @@ def masks(right: Recipe) -> Found:
         ("The mask is not used.", instead(torch.ones_like)),
         ("The booleans are added to the scores: True adds 1, False adds 0, nothing is hidden.",
          lambda s, x: times(s, x, torch.add)),
-        ("0 times infinity is NaN, so a mask cannot be multiplied by minus infinity; use masked_fill.",
+        ("0 times infinity is NaN, so a mask cannot be multiplied by minus infinity; use "
+         "masked_fill.",
          lambda s, x: times(s, x, lambda s, v: s + ~v * -math.inf)),
         ("Hidden scores are set to 0 instead of minus infinity, so hidden keys keep some weight.",
          lambda s, x: hide(s, x, 0.0)),
-        *((f"Hidden scores become a number such as -100 or -1e4, which is more than some scores; {LEAST}.",
+        *(("Hidden scores become a number such as -100 or -1e4, which is more than some "
+           f"scores; {LEAST}.",
            lambda s, x, fill=-(10.0**k): hide(s, x, fill)) for k in range(7)),
     ):  # fmt: skip
         yield says, {"mask": mask}

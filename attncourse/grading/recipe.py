@@ -3,7 +3,7 @@
     RIGHT = Recipe(lambda query, key, value: Given(query, key, value))
     RIGHT.but("The scores are not divided by sqrt(head_dim).", scale=lambda x: 1.0)
 
-The steps are those of `attncourse.steps`, written again: what judges shares nothing with what is judged.
+The steps are those of `attncourse.steps`, written again: nothing is shared with what is judged.
 """
 
 import math
@@ -23,9 +23,9 @@ class Given(NamedTuple):
 
     Args:
         query, key, value: (batch, heads, seq, width), axes of size 1 broadcast.
-        visible: a bool mask (True = may attend), the diagonal of a causal mask as in ``torch.tril``,
-            or ``None``: everything is visible.
-        head_dim: the scale is the inverse of its square root; ``None`` means the width of the query.
+        visible: a bool mask (True = may attend), the diagonal of a causal mask as in
+            ``torch.tril``, or ``None``: everything is visible.
+        head_dim: the scale is the inverse of its square root; ``None``: the width of the query.
         rest: what the last step needs as well, such as an output matrix.
     """
 

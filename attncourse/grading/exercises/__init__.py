@@ -1,6 +1,6 @@
-"""The exercises: a folder a chapter, a module an exercise. Each is called by its name, ``"split_heads"``.
+"""The exercises: a folder a chapter, a module an exercise, called by its name, ``"split_heads"``.
 
-Their order stands here alone: of the chapters in `CHAPTERS`, of a chapter's exercises in its ``ORDER``.
+Their order stands here alone: that of the chapters is `CHAPTERS`, that in a chapter its ``ORDER``.
 """
 
 import difflib
@@ -53,7 +53,8 @@ def chapter_of(name: str) -> str:
     """The chapter of an exercise.
 
     Raises:
-        KeyError: there is no such exercise; the message lists the nearest names, or those of the chapter that was named.
+        KeyError: there is no such exercise; the message lists the nearest names, or those of the
+            chapter that was named.
     """
     if name in CHAPTERS and name not in _chapters():
         raise KeyError(

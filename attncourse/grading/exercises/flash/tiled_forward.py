@@ -93,8 +93,8 @@ EXERCISE = Exercise(
         # The scores of one query are 48 MiB, those of a tile 256 KiB.
         Budget(lambda g: (*normal(g, (1, 1, 2, 1), *[(1, 1, 12 * 2**20, 1)] * 2),
                           torch.tensor([99]), 2, 2**15), right),
-        "Walk over the queries in blocks of rows and over the keys in blocks of columns, cut before "
-        "you compute, and keep a maximum, a sum and an accumulator for each row.",
+        "Walk over the queries in blocks of rows and over the keys in blocks of columns, cut "
+        "before you compute, and keep a maximum, a sum and an accumulator for each row.",
     ),
     right=right,
     axes=("b h n e", "b h n"),

@@ -83,8 +83,8 @@ EXERCISE = Exercise(
             lambda pairs: pairs + torch.diff(pairs[..., :1].mT, dim=-1, prepend=pairs[..., :1, :1]),
         ),
         Mistake(
-            "exp is taken before later tokens are hidden: where it is infinite, 0 times infinity or "
-            "its gradient is NaN. Hide them first.",
+            "exp is taken before later tokens are hidden: where it is infinite, 0 times infinity "
+            "or its gradient is NaN. Hide them first.",
             exp_first,
         ),
         Mistake(
