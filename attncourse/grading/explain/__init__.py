@@ -30,7 +30,7 @@ of every answer that hears it, so that one explainer helps every exercise:
     leaks       does the future get in?
     trainings   what does a wrong fact about a trained model mean?
 
-`weights` and `heads` tell what is wrong with weights of attention; `asked` is all that may be looked at.
+`weights` and `heads` tell what is wrong with weights; `asked` is all that may be looked at.
 """
 
 import logging

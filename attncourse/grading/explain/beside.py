@@ -86,7 +86,7 @@ def too_large(asked: Asked) -> str:
 
 
 def wrong_property(asked: Asked) -> str:
-    """The results are right within the tolerance, and a further property that is looked at is not."""
+    """The results are right within the tolerance, and a further property is not."""
     if asked.wrong or asked.raised or not getattr(asked.judge, "also", None):
         return ""
     wrong = [

@@ -1,4 +1,4 @@
-"""By which factor or term is a number off? For predictions, and for functions that return counts."""
+"""By which factor or term is a number off? For predictions and functions that return counts."""
 
 import math
 from collections.abc import Callable, Sequence

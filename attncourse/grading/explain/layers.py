@@ -35,7 +35,7 @@ def neutral(asked: Asked) -> str:
     for name in _names(asked):
         if name.endswith("bias") and _right_with(asked, lambda known, x=name: known[x].zero_()):
             return f"The results are right where {name} is 0: look at how {name} is used."
-    if "out_proj.weight" not in _names(asked):
+    if "out_proj.weight" not in _names(asked) or not _finite(asked):
         return ""
     if _right_with(asked, _no_out_proj):
         return (
@@ -48,6 +48,12 @@ def neutral(asked: Asked) -> str:
             "output is made of something else, too."
         )
     return ""
+
+
+def _finite(asked: Asked) -> bool:
+    """Are all outputs finite? 0 times infinity is no 0."""
+    results = (x for call in asked.calls for _, x in tensors(call.expected, call.seen))
+    return all(bool(x.isfinite().all()) for x in results if isinstance(x, Tensor))
 
 
 def _no_out_proj(known: dict[str, Tensor]) -> None:
@@ -71,7 +77,7 @@ def _output(result: Any) -> Any:
 def _right_with(
     asked: Asked, change: Callable[[dict[str, Tensor]], Any], part: Callable = lambda x: x
 ) -> bool:
-    """Are the results of the first wrong layer, or a part, right where its parameters are changed?"""
+    """Are the results of the first wrong layer, or a part, right with changed parameters?"""
     label, sizes, shape, _ = _first(asked)
     x = draw("x", (*shape, sizes[0]), asked.seed, label)
 

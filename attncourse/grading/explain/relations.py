@@ -181,12 +181,15 @@ def _elsewhere(pairs: list[tuple[Tensor, Tensor]]) -> str:
             found = [s[x & (s != value)] for x, (_, s) in zip(at, pairs, strict=True)]
             other = next((float(x[0]) for x in found if x.numel()), None)
             if other is not None:
-                return f"All is right, but where {name} belongs there are other numbers, such as {other:.3g}."
+                return (
+                    f"All is right, but where {name} belongs there are other numbers, such as "
+                    f"{other:.3g}."
+                )
     return ""
 
 
 def limited(asked: Asked) -> str:
-    """Numbers beyond a limit stand at the limit: the same one in all calls, and all else is right."""
+    """Numbers beyond a limit stand at the limit, the same one in all calls; all else is right."""
     pairs = [
         (e.double(), s.double().cpu())
         for what, right in asked.expected.items()
@@ -226,7 +229,7 @@ def rounded(asked: Asked) -> str:
 
 
 def _near(expected: Any, seen: Any, tolerance: float) -> bool:
-    """Are all numbers off by a small part of the largest in their row, as sums of rounded ones are?"""
+    """Are all numbers off by a small part of the largest in their row, as after rounding?"""
     pairs = tensors(expected, seen)
     return all(
         plain(e)

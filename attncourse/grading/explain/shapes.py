@@ -1,4 +1,4 @@
-"""The right numbers, but not in the form that was asked: packed, uncalled, reordered, of another type."""
+"""The right numbers in another form than was asked: packed, uncalled, reordered, another type."""
 
 from itertools import permutations
 from typing import Any
@@ -87,7 +87,7 @@ def reordered(asked: Asked) -> str:
 
 
 def reshaped(asked: Asked) -> str:
-    """The right numbers with other axes, for one and the same reason in every call that is wrong."""
+    """The right numbers with other axes, for the same reason in every call that is wrong."""
     wrong = off(asked.far)
     reasons = set.intersection(*(_other_axes(*both) for both in wrong)) if wrong else set()
     said = min(reasons, key=lambda reason: reason == JOINED, default="")  # the more exact one

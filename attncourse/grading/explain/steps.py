@@ -1,8 +1,8 @@
 """Up to which step of the right answer is an answer right?
 
-The answer is called once more while all tensors that it makes are recorded. The right answer is a chain of
-named values (`attncourse.grading.dataflow`); a value is made where one of those tensors has its numbers, or
-where each of its samples, heads or rows has a tensor of its own.
+The answer is called once more while all tensors that it makes are recorded. The right answer is a
+chain of named values (`attncourse.grading.dataflow`); a value is made where one of those tensors
+has its numbers, or where each of its samples, heads or rows has a tensor of its own.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ class TensorsMade(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: only to keep its compiler away from here, torch would import it, which takes seconds."""
+        """No: to keep its compiler away from here torch would import it, which takes seconds."""
         return False
 
     def __torch_dispatch__(
