@@ -1,4 +1,4 @@
-"""One-step mistakes of a dataflow: what can go wrong with each of its values, and the sentence for it."""
+"""One-step mistakes of a dataflow: what can go wrong with each value, and the sentence for it."""
 
 from collections.abc import Callable, Iterator
 from inspect import signature
@@ -40,7 +40,10 @@ def changes_of(made: Value, given: bool) -> Found:
     number = made.number
     if number.dtype == torch.bool:
         yield f"{made.called} are inverted.", lambda v: ~v.number
-        yield f"{made.called} are not used: all are True.", lambda v: torch.ones_like(v.number)
+        yield (
+            f"{made.called} have no effect: all count as True.",
+            lambda v: torch.ones_like(v.number),
+        )
     elif not number.is_floating_point():
         yield f"{made.called} are 1 too large.", lambda v: v.number + 1
         yield f"{made.called} are 1 too small.", lambda v: v.number - 1
@@ -82,9 +85,10 @@ def _of_order(made: Value, letter: str) -> Found:
         f"{x} stand in the opposite order of {many}; they count from 0.",
         _over(torch.flip, (dim,)),
     )
-    for by, how in ((1, "late"), (-1, "early")):
-        yield f"{x} are one {one} too {how}.", lambda v, by=by: _shifted(v.number, dim, by)
-        yield f"{x} are one {one} too {how}, and go around at the end.", _over(torch.roll, by, dim)
+    for by, which in ((1, f"{one} before"), (-1, f"next {one}")):
+        yield f"{x} are those of the {which}.", lambda v, by=by: _shifted(v.number, dim, by)
+        says = f"{x} are those of the {which}, and go around at the end."
+        yield says, _over(torch.roll, by, dim)
     yield (
         f"{x} of {one} 0 are used for all {many}.",
         lambda v: v.number.narrow(dim, 0, 1).expand_as(v.number),

@@ -1,7 +1,7 @@
 """Which mistake is it? Known ones are observed like the answer; one that shows the same names it.
 
-First come the ideas of the exercise, then the one-step mistakes that follow from its right answer. Where none
-shows the same, the explainers look at what came back (`attncourse.grading.explain`).
+First come the ideas of the exercise, then the one-step mistakes that follow from its right answer.
+Where none shows the same, the explainers look at what came back (`attncourse.grading.explain`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ from attncourse.grading.compare import Raised, difference, plain, plainly_apart
 from attncourse.grading.dataflow import Dataflow
 from attncourse.grading.explain import explain
 from attncourse.grading.explain.asked import OUTPUT, Asked, Wrong
-from attncourse.grading.explain.steps import first_missing
+from attncourse.grading.explain.steps import first_missing, made_values
 from attncourse.grading.judges import Calls
 from attncourse.grading.mistake import Mistake
 from attncourse.grading.mistakes import mistakes_of
@@ -80,7 +80,7 @@ class Diagnosis:
         return self._slips
 
     def of(self, asked: Asked) -> tuple[str, str]:
-        """The sentence of the mistake that shows the same, and that of an explainer where none does."""
+        """The sentence of the mistake that shows the same, and an explainer's where none does."""
         answer = marked(asked.seen)
         for shown in self.ideas:
             if shown.agrees(answer):
@@ -96,14 +96,16 @@ class Diagnosis:
     def _nearest(self, asked: Asked) -> Iterator[Shown]:
         """The slips that give what the answer gives in a small call, the nearest first.
 
-        Near are those of the first step whose numbers the answer does not compute, and of that before.
+        Near are those of the first step that the answer does not make; what it makes is no slip.
         """
+        if asked.wrong and all(isinstance(x.seen, Raised) for x in asked.wrong):
+            return  # errors alone tell nothing of steps
         slips, place, right = self.slips, first_missing(asked) if self.slips else None, asked.right
         if place is not None and place < len(right):
-            steps = [set(right[k].by or (right[k].called,)) for k in (place, max(place - 1, 0))]
-            slips = sorted(
-                slips, key=lambda x: [not near & x.mistake.steps.keys() for near in steps]
-            )
+            near = set(right[place].by or (right[place].called,))
+            made = {x for v in right if v.called in made_values(asked) for x in v.by or (v.called,)}
+            slips = [x for x in slips if not made - near >= x.mistake.steps.keys()]
+            slips = sorted(slips, key=lambda x: not near & x.mistake.steps.keys())
         small = asked.smallest if type(asked.judge) is Calls else None
         for slip in slips[:MOST]:
             if small is None or self._looks_like(slip, small):
@@ -135,7 +137,7 @@ class Diagnosis:
         right, seen = asked.expected, asked.seen
         ran = {what: x for what, x in seen.items() if not isinstance(x, Raised)}
         wrong = [what for what in ran if what not in right or difference(right[what], ran[what])]
-        # A yes, a number or a shape is shared by many mistakes; the numbers of a tensor, or words, are not.
+        # Many mistakes share a yes, a number or a shape, but not the numbers of a tensor, or words.
         found = [x for what in wrong for x in parts(ran[what])]
         fine = any(isinstance(x, str) or isinstance(x, Tensor) and x.numel() > 3 for x in found)
         if len(ran) == len(seen) or not fine:
@@ -150,7 +152,7 @@ def parts(result: Any) -> tuple:
 
 
 def fingerprint(result: Any) -> tuple | str | bool | None:
-    """Shapes, kinds, sums and sizes of the numbers of a result: cheap to compare, and enough to tell most apart.
+    """Shapes, kinds, sums and sizes of the numbers of a result, which tell most results apart.
 
     The sum is `mixed`: weights of attention all have the same plain one. Words are their own.
     """
@@ -166,7 +168,7 @@ def fingerprint(result: Any) -> tuple | str | bool | None:
 
 
 def mixed(numbers: Tensor) -> float:
-    """A sum in which each place has a factor of its own from -1 to 1, so that what changes places has another sum."""
+    """A sum with a factor of its own for each place, from -1 to 1: it shows what changes places."""
     places = torch.arange(numbers.numel(), dtype=torch.float64, device=numbers.device)
     return float(numbers.flatten() @ places.cos())
 

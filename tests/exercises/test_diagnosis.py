@@ -84,8 +84,8 @@ def of_sums(change):
         (of_sums(lambda x: x.cumsum(-1).detach()), "No gradient flows through the "),
         (of_sums(lambda x: x.cumsum(1)), "The running sums are made along the heads; make them along the tokens."),
         (of_sums(lambda x: x.cumsum(-1)[:, :1].expand_as(x)), "The differences of head 0 are used for all heads; each"),
-        (of_sums(lambda x: -x.cumsum(-1)), "The sign of the log-decays is turned."),
-        (of_sums(lambda x: x.roll(1, 0).cumsum(-1)), "The log-decays of the samples are exchanged;"),
+        (of_sums(lambda x: -x.cumsum(-1)), "In the differences the axes of row and column are exchanged."),
+        (of_sums(lambda x: x.roll(1, 0).cumsum(-1)), "The differences of the samples are exchanged;"),
         (of_sums(lambda x: x.mul_(2).cumsum(-1) / 2), "The log-decays are changed in place"),
     ],
 )  # fmt: skip

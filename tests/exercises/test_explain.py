@@ -158,9 +158,8 @@ def test_the_first_step_that_is_not_computed_is_named():
         return torch.stack([(r - r.mean()) / ((r - r.mean()).square().sum() + 1).sqrt() for r in x])
 
     said = tiny(judge, normalized).grade(loops).findings[0]
-    assert said.startswith(
-        "The centred numbers are among the numbers that the answer computes; the variances"
-    )
+    assert said.startswith("The answer is right up to the centred numbers.")
+    assert "one way goes on with the variances" in said
     assert (
         "computes"
         not in tiny(judge, normalized).grade(lambda x: 3.3 * x.sort().values.tan()).findings[0]

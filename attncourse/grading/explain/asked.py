@@ -1,7 +1,7 @@
 """A wrong answer, and all that explainers may look at."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import signature
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ class Asked:
         answer: may be asked again.
         expected, seen: by property.
         seed: of the inputs.
+        memory: for explainers that ask the same.
     """
 
     exercise: Any
@@ -40,6 +41,7 @@ class Asked:
     expected: dict[str, Any]
     seen: dict[str, Any]
     seed: int
+    memory: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def judge(self) -> Any:
@@ -114,13 +116,13 @@ class Asked:
 
     @cached_property
     def smallest(self) -> Wrong | None:
-        """Of the wrong calls, or else of all, the one with the fewest numbers; None without cases."""
+        """Of the wrong calls, or else of all, the one with fewest numbers; None without cases."""
         calls = [call for call in self.wrong or self.calls if call.case]
         return min(calls, key=lambda call: _size(call.case), default=None)
 
     @cached_property
     def right(self) -> list[Any]:
-        """The named values of the right answer in the largest wrong call, in their order; [] without any."""
+        """The named values of the right answer in the largest wrong call, in their order."""
         values, case = getattr(self.exercise.right, "values", None), self.largest
         if values is None or case is None:
             return []
@@ -129,8 +131,8 @@ class Asked:
 
 
 def _size(case: Case) -> int:
-    """How many numbers are given."""
-    return sum(x.numel() for x in case.args if isinstance(x, Tensor))
+    """How many different numbers are given: what most of them share tells little."""
+    return sum(x.unique().numel() for x in case.args if isinstance(x, Tensor))
 
 
 def _shaped(expected: Any, seen: Any) -> bool:

@@ -1,16 +1,24 @@
 """What does an error of torch or Python mean to whoever meets it for the first time?"""
 
-from attncourse.grading.explain.asked import Asked
+import re
 
-SIZES = (
-    "Two tensors meet whose axes differ in size; print both shapes in front of this line. A "
-    "transposition too few or too many does it, a sum without keepdim=True, a table of positions "
-    "that is longer than the text, or torch.cat along another axis than that of the tokens."
-)
-INDEX = "An index is made of whole numbers: / gives others, // and .long() do not."
+from torch import Tensor
+
+from attncourse.grading.compare import Raised
+from attncourse.grading.explain.asked import Asked
+from attncourse.grading.observe import Case
+
+SIZES = "Two tensors meet whose sizes do not fit."
+INDEX = "An index is a whole number or a tensor of whole numbers; a list of them or a result of / is none."
+ARGUMENTS = "A function is called with other arguments than it takes; the error below names it."
 SCALAR = (
     "int(), float(), .item() and the functions of math take one number; torch has others for whole "
     "tensors."
+)
+MEETING = (  # the two sizes that do not fit, in the words of torch
+    r"tensor a \((\d+)\) must match the size of tensor b \((\d+)\)",
+    r"\(\d+x(\d+) and (\d+)x\d+\)",
+    r"Expected size for first two dimensions of batch2 tensor to be: \[\d+, (\d+)\] but got: \[\d+, (\d+)\]",
 )
 # Words of an error, and what to make of them.
 MEANINGS = (
@@ -18,14 +26,14 @@ MEANINGS = (
      "A whole tensor is asked whether it is true, by if, and, or, not, min, max or filter. Decide "
      "for each number, as torch.where does; or ask whether it is None."),
     ("Sizes of tensors must match except in dimension",
-     "torch.cat joins along dim; in all other axes its parts must be equally long. Print their "
-     "shapes: along which axis do they differ?"),
+     "torch.cat joins along dim; in all other axes its parts must be equally long. Along which axis "
+     "do they differ, and along which should they be joined?"),
     ("stack expects each tensor to be equal size",
      "torch.stack makes a new axis of equal parts; parts of several lengths are joined by "
      "torch.cat, along the axis in which they differ."),
     ("Index tensor must have the same number of dimensions",
-     "gather and scatter need an index with as many axes as the tensor has: put the missing ones "
-     "in front, and expand them."),
+     "gather and scatter need an index with as many axes as the tensor has; here one of the two has "
+     "more."),
     ("Expected dtype int32/int64 for index", INDEX),
     ("must be integers or slices, not", INDEX),
     ("tensors used as indices must be", INDEX),
@@ -35,7 +43,8 @@ MEANINGS = (
     ("mat1 and mat2 shapes cannot be multiplied", SIZES),
     ("must match the size of tensor b", SIZES),
     ("expected m1 and m2 to have the same", SIZES),
-    ("The expanded size of the tensor", SIZES),
+    ("The expanded size of the tensor",
+     "expand makes an axis of size 1 longer, and -1 keeps its size; no other size can change."),
     ("Size does not match at dimension",
      "The index of gather or scatter is larger than the tensor along an axis that is not picked "
      "from: its axes stand in another order, or it belongs to the transposed tensor."),
@@ -44,8 +53,8 @@ MEANINGS = (
     ("Dimension out of range",
      "An axis is named that the tensor does not have; print its shape in front of this line."),
     ("is invalid for input of size",
-     "The sizes asked for hold more or fewer numbers than there are: take them from the shape of "
-     "the tensor, not from an example."),
+     "The sizes asked for hold more or fewer numbers than there are: print the shape of the tensor "
+     "beside the sizes."),
     ("view size is not compatible",
      "view cannot read across a transpose or another exchange of axes: call .contiguous() before "
      "it, or use reshape or flatten."),
@@ -53,28 +62,24 @@ MEANINGS = (
      "The class is a module of torch, which must be set up first: begin __init__ with "
      "super().__init__()."),
     ("'Tensor' object is not callable",
-     "A tensor is called as if it were a function. Was a result passed to check, instead of the "
-     "function or class itself?"),
+     "A tensor is called as if it were a function: brackets stand behind its name, or a result was "
+     "passed to check in place of the function."),
     ("'tuple' object is not callable",
      "A tuple is called as if it were a function. Were results passed to check, instead of the "
      "function or class itself?"),
     ("NoneType",
      "None is used where a tensor or a number belongs: ask first whether an argument that may be "
      "None is None, and look whether a function that you call returns something."),
-    ("positional argument",
-     "A function or class takes other arguments than it is called with: compare the first line of "
-     "yours with the stub."),
-    ("unexpected keyword argument",
-     "A function or class takes other arguments than it is called with: compare the first line of "
-     "yours with the stub."),
+    ("positional argument", ARGUMENTS),
+    ("unexpected keyword argument", ARGUMENTS),
     ("modified by an inplace operation",
      "A tensor is changed in place that the gradient still needs: write a = a + b, not a += b."),
 )  # fmt: skip
 BY_KIND = {
-    "AssertionError": "An assert stops the answer. Where an error is asked, raise it: assert is for "
-    "what can never happen, and python -O leaves it out.",
-    "NameError": "A name is used that nothing has been given: a missing import, another spelling, or "
-    "a variable of another cell.",
+    "AssertionError": "An assert stops the answer. Where an error is asked, raise it: assert is "
+    "for what can never happen, and python -O leaves it out.",
+    "NameError": "The name {0} is used, but nothing was assigned to it: a missing import, another "
+    "spelling, or a variable of another cell.",
     "UnboundLocalError": "A variable is read before it is given a value in this function.",
     "ZeroDivisionError": "Something is divided by 0.",
     "RecursionError": "The function calls itself without end.",
@@ -88,10 +93,38 @@ def meaning_of_errors(asked: Asked) -> str:
     """
     if 2 * len(asked.raised) < len(asked.wrong):
         return ""
-    found = {_meaning(error.kind, error.message) for error in asked.raised}
+    found = {_meaning(asked, error) for error in asked.raised}
     return found.pop() if len(found) == 1 else ""
 
 
-def _meaning(kind: str, message: str) -> str:
-    known = (means for words, means in MEANINGS if words in message)
-    return next(known, BY_KIND.get(kind, ""))
+def _meaning(asked: Asked, error: Raised) -> str:
+    known = (means for words, means in MEANINGS if words in error.message)
+    means = next(known, BY_KIND.get(error.kind, ""))
+    if means == SIZES:
+        return f"{SIZES}{_sizes(asked, error.message)}"
+    return means.format(*re.findall(r"'(\w+)'", error.message)[:1]) if "{0}" in means else means
+
+
+def _sizes(asked: Asked, message: str) -> str:
+    """The two sizes that meet in the first call that raises, and which inputs have them."""
+    call = next((x for x in asked.calls if isinstance(x.seen, Raised) and x.case), None)
+    found = [re.search(pattern, message) for pattern in MEETING]
+    sizes = next((tuple(map(int, x.groups())) for x in found if x), ())
+    if call is None or call.seen.message != message or len(set(sizes)) != 2:
+        return ""
+    owners = [_owners(asked, call.case, size) for size in sizes]
+    told = [f"{size} is {owner}" for size, owner in zip(sizes, owners, strict=True) if owner]
+    return f" In the call '{call.label}' {', and '.join(told)}." if told else ""
+
+
+def _owners(asked: Asked, case: Case, size: int) -> str:
+    """The inputs that are so long, along which axes."""
+    named = zip(asked.arguments, case.args, strict=False)
+    axes = [
+        f"the size of `{name}` along axis {axis}"
+        for name, x in named
+        if isinstance(x, Tensor)
+        for axis, length in enumerate(x.shape)
+        if length == size
+    ]
+    return " and ".join(axes[:2])

@@ -35,6 +35,7 @@ def kinds(of: Callable[..., Iterator[tuple[str, Tensor]]]) -> Callable[[Asked], 
                     where = f"{where}at {here.nonzero()[0].tolist()}"
                     told = told if what in found else call.label
                     found.setdefault(what, f"{what} ({where})")
-        return f"What is wrong: {'; '.join(list(found.values())[:MOST])}." if found else ""
+        told = "; ".join(list(found.values())[:MOST])
+        return f"Wrong is what this rule decides: {told}." if found else ""
 
     return explainer

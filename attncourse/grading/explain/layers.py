@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attncourse.grading.compare import difference, plain
-from attncourse.grading.explain.asked import OUTPUT, Asked
+from attncourse.grading.explain.asked import OUTPUT, Asked, tensors
 from attncourse.grading.explain.maps import of_mixing
 from attncourse.grading.layer_recipe import split
 from attncourse.grading.layers_judge import Layers, draw

@@ -96,7 +96,10 @@ def _factors(basis: Tensor, number: Tensor) -> list[float] | None:
     if len(number) <= basis.size(1) or torch.linalg.matrix_rank(basis, rtol=1e-4) < basis.size(1):
         return None
     factors = torch.linalg.lstsq(basis, number[:, None], driver="gelsd").solution[:, 0]
-    fits = torch.allclose(basis @ factors, number, rtol=NEAR, atol=NEAR * float(number.abs().max()))
+    least = float(
+        (basis * factors).abs().amax(0).min()
+    )  # what the smallest part adds must fit, too
+    fits = torch.allclose(basis @ factors, number, rtol=0.0, atol=max(NEAR * least, 1e-6))
     return [float(f"{x:.3g}") for x in (factors / scale).tolist()] if fits else None
 
 

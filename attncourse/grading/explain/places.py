@@ -46,9 +46,16 @@ def some_right(asked: Asked) -> str:
     if 2 * len(asked.wrong) <= len(asked.calls):
         return ""
     says = wrong_results(asked)
-    step = missing_step(asked) if says.startswith("Right") else ""
-    further = "" if step.endswith(ALL_MADE) else step
-    return f"{says} {further}".strip() if says.startswith("Right") else ""
+    if not says.startswith("Right"):
+        return ""
+    count = len(asked.calls[0].expected)
+    right = [
+        k
+        for k in range(count)
+        if not any(difference(x.expected[k], x.seen[k]) for x in asked.calls)
+    ]
+    step = missing_step(asked, right)
+    return f"{says} {'' if step.endswith(ALL_MADE) else step}".strip()
 
 
 def _how_wrong(name: str, wrong: list, calls: list, factor: float | None) -> str:
@@ -115,7 +122,7 @@ def apart(right: Tensor, seen: Tensor) -> Tensor:
 
 
 def moved(name: str) -> Callable[[Asked], str]:
-    """An explainer for answers that only move the numbers of their first argument: which one stands where?
+    """An explainer for answers that only move the numbers of an argument: which stands where?
 
     Args:
         name: of that argument.

@@ -45,7 +45,7 @@ def _so(names: list[str], right: Any, seen: Any) -> str:
     if not several or not len(names) == len(right) == len(seen):
         return f"So it is {_written(right)}; the answer gives {_written(seen)}"
     both = zip(names, map(_written, right), map(_written, seen), strict=True)
-    wrong = [f"{name} is {one}, and not {other}" for name, one, other in both if one != other]
+    wrong = [f"{name} should be {one} and is {other}" for name, one, other in both if one != other]
     return f"So {' and '.join(wrong)}"
 
 
