@@ -130,7 +130,7 @@ def other_weights(q, k, v):
     return attend(q, k, v)[0], attend(q, k, v, scale=lambda q, r: 1.0)[1]
 
 
-@wrong("repair_no_softmax", "One output is left for each KV head")
+@wrong("repair_no_softmax", "the axis of heads is 2 long instead of 6")
 def weights_added(q, k, v):
     weights = attend(q, k, v)[1].unflatten(1, (k.size(1), -1)).sum(2)
     return weights @ v, weights
@@ -150,7 +150,7 @@ def something_large(q, k, v):
     return torch.stack(heads, 1) + torch.zeros(3 * k.numel())[0]
 
 
-@wrong("grouped_query_attention", "One output is left for each KV head")
+@wrong("grouped_query_attention", "the axis of heads is 2 long instead of 6")
 def heads_of_the_key(q, k, v):
     return torch.stack(
         [F.scaled_dot_product_attention(q[:, h], k[:, h], v[:, h]) for h in range(k.size(1))], 1

@@ -41,24 +41,13 @@ EXERCISE = Exercise(
     explain=(memory_of,),
     asks_for="number",
     ideas=[
-        Mistake(
-            "16 KV heads need 80 GiB. Keys and values are both kept, each number in 2 bytes.",
-            16,
-        ),
-        Mistake(
-            "64 is multi-head attention, which needs 320 GiB. Count all layers and all sequences.",
-            64,
-        ),
-        Mistake(
-            "20 heads is what fits when keys or values are forgotten, or a byte; and 20 does not "
-            "divide 64.",
-            20,
-        ),
-        Mistake("That is the cache in GiB; asked is the number of KV heads.", 40),
-        Mistake(
-            "That is how many times the cache of multi-head attention is larger than the memory; "
-            "asked is the number of KV heads.",
-            6.4,
-        ),
+        Mistake(says, heads)
+        for says, heads in (
+            ("20 heads is what fits when keys or values are forgotten, or a byte; and 20 does not "
+             "divide 64.", 20),
+            ("That is the cache in GiB; asked is the number of KV heads.", 40),
+            ("That is how many times the cache of multi-head attention is larger than the memory; "
+             "asked is the number of KV heads.", 6.4),
+        )
     ],
-)
+)  # fmt: skip

@@ -9,9 +9,7 @@ import torch.nn.functional as F
 from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
-from attncourse.grading.diagnosis import parts
 from attncourse.grading.exercise import Calls, Exercise
-from attncourse.grading.explain.asked import Asked
 from attncourse.grading.inputs import alternating, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 from attncourse.grading.mistake import Mistake
@@ -71,18 +69,6 @@ ALL = Recipe(
 RIGHT = replace(ALL, answer=lambda output, *made: output)
 
 
-def one_a_group(asked: Asked) -> str:
-    """Fewer heads come out than ask, namely as many as there are KV heads."""
-    calls = [x for x in asked.wrong if x.case.args[0].size(1) > x.case.args[1].size(1)]
-    left = [
-        torch.Size([len(right), x.case.args[1].size(1), *right.shape[2:]]) == seen.shape
-        for x in calls
-        for right, seen in [(parts(x.expected)[0], parts(x.seen)[0])]
-    ]
-    says = "One output is left for each KV head; all query heads must have an output of their own."
-    return says if left and all(left) else ""
-
-
 def ideas(right: Recipe) -> list[Mistake]:
     """Other ways to share keys, which show in no map."""
     return [
@@ -114,7 +100,6 @@ EXERCISE = Exercise(
         "group into its queries.",
     ),
     right=RIGHT,
-    explain=(one_a_group,),
     ideas=ideas(RIGHT),
     axes=("b h n e",),
     measures=("gradients", "memory"),

@@ -39,11 +39,6 @@ def right(heads):
     return heads.permute(0, 3, 1, 2, 4).flatten(2)
 
 
-def ordered(*axes):
-    """The axes (b, g, r, n, d) in another order, and then read row by row."""
-    return lambda heads: heads.permute(*axes).reshape(len(heads), heads.size(3), -1)
-
-
 EXERCISE = Exercise(
     name="join_groups",
     judge=Calls(definition, cases),
@@ -51,15 +46,14 @@ EXERCISE = Exercise(
     axes=("b t d",),
     explain=(moved("heads"),),
     measures=("gradients",),
-    ideas=[
-        Mistake(
-            "The groups still stand before the positions when the memory is read, so positions "
-            "mix. This is the code as found: move the positions in front of the groups.",
-            ordered(0, 1, 3, 2, 4),
-        ),
-        Mistake(
-            "The groups come behind the heads of a group, so the heads stand in strided order.",
-            ordered(0, 3, 2, 1, 4),
-        ),
+    ideas=[  # heads is (b, g, r, n, d), and read row by row
+        Mistake(says, lambda x, axes=axes: x.permute(*axes).reshape(len(x), x.size(3), -1))
+        for says, axes in (
+            ("The groups still stand before the positions when the memory is read, so positions "
+             "mix. This is the code as found: move the positions in front of the groups.",
+             (0, 1, 3, 2, 4)),
+            ("The groups come behind the heads of a group, so the heads stand in strided order.",
+             (0, 3, 2, 1, 4)),
+        )
     ],
-)
+)  # fmt: skip

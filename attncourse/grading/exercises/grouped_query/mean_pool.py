@@ -3,7 +3,7 @@
 import torch
 
 from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.explain.rows import sums_of_rows
+from attncourse.grading.explain.mixtures import sums_of_rows
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.mistake import Mistake
 
@@ -35,17 +35,9 @@ def cases(seed: int) -> list[Case]:
     return [Case(what, (*normal(g, shape), *heads)) for what, shape, *heads in CALLS]
 
 
-def grouped(x, num_heads, num_kv_heads):
-    """(num_kv_heads, heads of a group, head_dim, ...)."""
-    return x.unflatten(0, (num_kv_heads, num_heads // num_kv_heads, -1))
-
-
 def right(x, num_heads, num_kv_heads):
-    return grouped(x, num_heads, num_kv_heads).mean(1).flatten(0, 1)
-
-
-def of_columns(x, num_heads, num_kv_heads):
-    return right(x.mT, num_heads, num_kv_heads).mT
+    groups = x.unflatten(0, (num_kv_heads, num_heads // num_kv_heads, -1))
+    return groups.mean(1).flatten(0, 1)
 
 
 EXERCISE = Exercise(
@@ -56,6 +48,7 @@ EXERCISE = Exercise(
     explain=(sums_of_rows("x"),),
     measures=("gradients",),
     ideas=[
-        Mistake("The columns of the matrix are cut into heads; heads are rows.", of_columns),
+        Mistake("The columns of the matrix are cut into heads; heads are rows.",
+                lambda x, *heads: right(x.mT, *heads).mT),
     ],
-)
+)  # fmt: skip

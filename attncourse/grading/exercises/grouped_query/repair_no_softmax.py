@@ -9,7 +9,6 @@ from attncourse.grading.exercises.grouped_query.grouped_query_attention import (
     CASES,
     averaged,
     ideas,
-    one_a_group,
 )
 from attncourse.grading.mistake import Mistake
 
@@ -28,7 +27,6 @@ EXERCISE = Exercise(
     answer="grouped_attention",
     judge=Calls(spec.grouped_query_attention, CASES),
     right=RIGHT,
-    explain=(one_a_group,),
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     measures=("gradients",),

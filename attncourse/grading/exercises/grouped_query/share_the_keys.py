@@ -69,15 +69,6 @@ EXERCISE = Exercise(
     measures=("gradients", "parameters"),
     ideas=[
         RIGHT.but(
-            "The groups still stand before the positions when the heads are joined, so positions "
-            "mix.",
-            answer=lambda o, w, s, x: x.rest.out_proj(
-                o.unflatten(1, (x.rest.num_kv_heads, -1))
-                .transpose(2, 3)
-                .reshape(len(o), o.size(2), -1)
-            ),
-        ),
-        RIGHT.but(
             "The heads are joined without a transpose, so positions mix.",
             answer=lambda o, w, s, x: x.rest.out_proj(o.reshape(len(o), o.size(2), -1)),
         ),

@@ -12,7 +12,6 @@ from attncourse.grading.compare import difference
 from attncourse.grading.exercise import Case, Exercise, Facts
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.layer_recipe import merge, split
-from attncourse.grading.mistake import Mistake
 
 CALLS = (  # special, b n width, rows of w_q and of w_k, a factor on x, num_heads, num_kv_heads
     ("6 query heads, 2 KV heads, head_dim 4, width 9", (2, 3, 9, 24, 8), 0.1, 6, 2),
@@ -44,11 +43,9 @@ def problem(old: tuple, new: Any) -> str:
     """What is wrong with what an answer returns, before it is used; '' without a fault."""
     if new is None:
         return "nothing is returned; is `return` missing?"
-    pair = isinstance(new, tuple | list) and len(new) == 2
-    if not pair or not all(isinstance(x, torch.Tensor) for x in new):
-        return "return (w_q, w_o), two tensors"
-    if [x.shape for x in new] != [x.shape for x in old]:
-        return "return (w_q, w_o), two matrices in the shapes in which they came"
+    found = new if isinstance(new, tuple | list) else [new]
+    if [getattr(x, "shape", None) for x in found] != [x.shape for x in old]:
+        return "return (w_q, w_o), two tensors in the shapes in which they came"
     return ""
 
 
@@ -90,12 +87,6 @@ def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
         yield case.label, wrong or True
 
 
-def moved(w_q, w_o, order):
-    """Heads in this order, rows of w_q and columns of w_o."""
-    q, o = w_q.unflatten(0, (len(order), -1)), w_o.unflatten(1, (len(order), -1))
-    return q[order].flatten(0, 1), o[:, order].flatten(1)
-
-
 def right(w_q, w_o, num_heads, num_kv_heads):
     shape = (num_heads // num_kv_heads, num_kv_heads, -1)
     rows = w_q.unflatten(0, shape).transpose(0, 1).flatten(0, 2)
@@ -107,23 +98,4 @@ EXERCISE = Exercise(
     answer="load_strided",
     judge=Facts(facts, tuple(call[0] for call in CALLS)),
     right=right,
-    ideas=[
-        Mistake(
-            "The matrices are as they were; the heads of a group must become neighbours.",
-            lambda q, o, h, g: (q.clone(), o.clone()),
-        ),
-        Mistake(
-            "Only w_q is reordered; the output matrix must expect the heads in the new order, too.",
-            lambda q, o, h, g: (right(q, o, h, g)[0], o),
-        ),
-        Mistake(
-            "This is the way back: it turns contiguous heads into strided ones.",
-            lambda q, o, h, g: right(q, o, h, h // g),
-        ),
-        Mistake(
-            "Single rows and columns are reordered; a head owns head_dim of them, which stay "
-            "together.",
-            lambda q, o, h, g: right(q, o, len(q), g),
-        ),
-    ],
 )

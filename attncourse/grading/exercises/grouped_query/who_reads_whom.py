@@ -47,15 +47,13 @@ EXERCISE = Exercise(
     explain=(reading,),
     asks_for="number",
     ideas=[
-        Mistake(
-            "This is the strided order, h % 4; neighbours share a KV head: h // 3.",
-            [h % 4 for h in HEADS],
-        ),
-        Mistake(
-            "The number of groups and the size of a group are swapped: 12 heads in 4 groups are 3 "
-            "to a group.",
-            [h // 4 for h in HEADS],
-        ),
-        Mistake("h is divided by 3, but not rounded down: h // 3.", [h / 3 for h in HEADS]),
+        Mistake(says, [rule(h) for h in HEADS])
+        for says, rule in (
+            ("This is the strided order, h % 4; neighbours share a KV head: h // 3.",
+             lambda h: h % 4),
+            ("The number of groups and the size of a group are swapped: 12 heads in 4 groups are "
+             "3 to a group.", lambda h: h // 4),
+            ("h is divided by 3, but not rounded down: h // 3.", lambda h: h / 3),
+        )
     ],
-)
+)  # fmt: skip
