@@ -97,8 +97,8 @@ def _asked(
 ) -> tuple[int | None, int, float]:
     """Whose question, whose keys and which factor make these weights; the right ones first."""
     there = torch.minimum(weights, weights if among is None else among) > LEAST
-    logs = _centred(weights.clamp(min=LEAST).log(), there)
-    scores = _centred(products, there)
+    logs = centred(weights.clamp(min=LEAST).log(), there)
+    scores = centred(products, there)
     factor = (logs * scores).sum((-3, -2, -1)) / scores.square().sum((-3, -2, -1)).clamp(min=1e-30)
     off = (logs - factor[..., None, None, None] * scores).square().sum((-3, -2, -1))
     fits = (off <= FITS * logs.square().sum()) & (factor.abs() > 1e-3)
@@ -109,7 +109,7 @@ def _asked(
     return asks, met, float(factor[asks, met])
 
 
-def _centred(x: Tensor, there: Tensor) -> Tensor:
+def centred(x: Tensor, there: Tensor) -> Tensor:
     """Less the mean of its row, where it is there; 0 elsewhere."""
     mean = (x * there).sum(-1, keepdim=True) / there.sum(-1, keepdim=True).clamp(min=1)
     return (x - mean) * there

@@ -1,15 +1,18 @@
-"""Of which tables is a result the sum, and with which factors? For states and other sums."""
+"""Of what is a result the sum, and with which factors? For states, rows and scores of weights."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
 
 import torch
 from torch import Tensor
 
-from attncourse.grading.compare import difference, plain
+from attncourse.grading.compare import difference, plain, same
 from attncourse.grading.explain.asked import Asked, Wrong, tensors
 
 NEAR = 1e-3
-COARSE = 5e-3  # of factors that were rounded
+COARSE = 5e-3  # of factors that are the same
+MOST = 64  # a denominator
 
 
 def mixture(*names: str) -> Callable[[Asked], str]:
@@ -34,7 +37,7 @@ def mixture(*names: str) -> Callable[[Asked], str]:
         place = tuple(apart.nonzero()[0].tolist()[:2])  # a sample and a head
         basis = torch.stack([x[place].flatten().double() for x in parts], 1)
         is_, should = (_factors(basis, x[place].flatten().double()) for x in (seen, right))
-        if is_ is None or should is None or is_ == should:
+        if not is_ or not should or list(map(_digits, is_)) == list(map(_digits, should)):
             return ""
         result = (asked.exercise.results or ("the result",))[number]
         are, they = ("are", "they") if result.endswith("s") else ("is", "it")
@@ -63,6 +66,39 @@ def in_scores(*names: str) -> Callable[[Asked], str]:
                     f"In the call '{call.label}' the scores are {_sum(is_, list(given))}; they "
                     f"should be {_sum(should, list(given))}."
                 )
+        return ""
+
+    return explainer
+
+
+def parts_of_scores(*names: str, number: int = 1) -> Callable[[Asked], str]:
+    """An explainer for scores that are a sum: by which factor is each part of them off?
+
+    Args:
+        names: of the parts: values of the right `Dataflow` in the shape of the weights.
+        number: of the weights among the results.
+    """
+
+    def explainer(asked: Asked) -> str:
+        for call in asked.shaped:
+            weights = [x[number].double().cpu() for x in (call.expected, call.seen)]
+            many = weights[0][:, 0, ..., 1:].numel() >= 4 * len(names)  # equations for each head
+            if many and difference(*weights) and (says := _of(asked, call, *weights)):
+                return says
+        return ""
+
+    def _of(asked: Asked, call: Wrong, right: Tensor, seen: Tensor) -> str:
+        parts = _values(asked, call, names)
+        for h in range(right.size(1)):
+            should, found = (_behind([p[:, h] for p in parts], x[:, h]) for x in (right, seen))
+            if not (should and found):
+                return ""
+            times = [a / b for a, b in zip(found, should, strict=True)]
+            if max(abs(x - 1) for x in times) > COARSE:
+                told = [f"{name} count {x:.3g} times" for name, x in zip(names, times, strict=True)]
+                scores = f"in the scores of head {h} {' and '.join(told)} what they should"
+                alike = max(times) - min(times) < COARSE * abs(times[0])
+                return f"In the call '{call.label}' {scores}{': look at the scale' * alike}."
         return ""
 
     return explainer
@@ -100,9 +136,59 @@ def _factors(basis: Tensor, number: Tensor) -> list[float] | None:
         (basis * factors).abs().amax(0).min()
     )  # what the smallest part adds must fit, too
     fits = torch.allclose(basis @ factors, number, rtol=0.0, atol=max(NEAR * least, 1e-6))
-    return [float(f"{x:.3g}") for x in (factors / scale).tolist()] if fits else None
+    return (factors / scale).tolist() if fits else None
 
 
 def _sum(factors: list[float], names: Sequence[str]) -> str:
-    parts = [f"{x:g} times {name}" for x, name in zip(factors, names, strict=True) if x]
+    both = zip(map(_digits, factors), names, strict=True)
+    parts = [f"{x:g} times {name}" for x, name in both if x]
     return " plus ".join(parts).replace("plus -", "minus ") or "0"
+
+
+def _digits(x: float) -> float:
+    """Three digits of a number."""
+    return float(f"{x:.3g}")
+
+
+def sums_of_rows(name: str) -> Callable[[Asked], str]:
+    """An explainer for answers whose rows are sums of rows of their first argument.
+
+    Args:
+        name: of that argument.
+    """
+
+    def explainer(asked: Asked) -> str:
+        calls = [x for x in asked.wrong if x.case and plain(x.seen) and x.seen.dim()]
+        for call in calls[:3]:
+            x = call.case.args[0]
+            probe = replace(call.case, args=(torch.eye(len(x)), *call.case.args[1:]))
+            ((_, right, seen),) = asked.again([replace(probe, gradients=False)])
+            if not plain(seen) or seen.dim() != 2 or seen.size(1) != len(x):
+                continue
+            where = f"In the call '{call.label}'"
+            if same(right, seen) and x.dim() == 1:
+                return f"{where} {name} is a vector; with a matrix the answer would be right."
+            if not same(call.seen.double(), seen.double() @ x.double()):
+                return f"{where} the rows of the result are no sums of rows of {name}."
+            for k, (should, found) in enumerate(zip(right, seen, strict=False)):
+                if not torch.allclose(should.double(), found.double(), atol=NEAR):
+                    found, should = (_rows(row, name) for row in (found, should))
+                    return f"{where} row {k} of the result is {found}; it should be {should}."
+        return ""
+
+    return explainer
+
+
+def _rows(row: Tensor, name: str) -> str:
+    """``"1/3 of x[0] + x[5] + x[10]"``."""
+    parts: dict[str, list[str]] = {}
+    for k in (row.abs() > NEAR).nonzero().flatten().tolist():
+        times = Fraction(float(row[k])).limit_denominator(MOST)
+        near = abs(float(times) - float(row[k])) < 1e-5
+        parts.setdefault(str(times) if near else f"{float(row[k]):.3g}", []).append(f"{name}[{k}]")
+    sums = [
+        " + ".join(of[:8]) + " + ..." * (len(of) > 8) if times == "1" else
+        f"{times} of {' + '.join(of[:8])}{' + ...' * (len(of) > 8)}"
+        for times, of in parts.items()
+    ]  # fmt: skip
+    return ", and ".join(sums) or "0"

@@ -116,56 +116,48 @@ def relations(names: list[str]) -> Iterator[tuple[str, Callable[[Tensor], Tensor
     """Sentences, and the change of the right result that each of them says."""
     for d, letter in enumerate(names):
         one, many = words(letter) if len(letter) == 1 else (f"place on {letter}", letter)
-        yield f"The {many} stand in the opposite order", lambda x, d=d: x.flip(d)
-        for by in (1, -1):
-            yield f"Everything is moved by one {one}", lambda x, d=d, by=by: x.roll(by, d)
-        yield (
-            f"The result of {one} 0 stands at all {many}",
-            lambda x, d=d: x.narrow(d, 0, 1).expand_as(x),
-        )
-        yield (
-            f"The result of the last {one} stands at all {many}",
-            lambda x, d=d: x.narrow(d, -1, 1).expand_as(x),
-        )
-        for reduce, did in ((torch.mean, "averaged"), (torch.sum, "added up")):
-            says = f"The right results are {did} over the {many}; keep those of each {one}"
-            yield says, lambda x, d=d, f=reduce: f(x, d, keepdim=True)
-            yield says, lambda x, d=d, f=reduce: f(x, d)
-            yield says, lambda x, d=d, f=reduce: f(x, d, keepdim=True).expand_as(x)
-        for at, which in ((0, f"{one} 0"), (-1, f"the last {one}")):
-            says = f"Only the result of {which} is returned; return those of all {many}"
-            yield says, lambda x, d=d, at=at: x.narrow(d, at, 1)
-            yield says, lambda x, d=d, at=at: x.select(d, at)
-        yield f"The result of {one} 0 is missing", lambda x, d=d: x.narrow(d, 1, x.size(d) - 1)
-        yield (
-            f"The result of the last {one} is missing",
-            lambda x, d=d: x.narrow(d, 0, x.size(d) - 1),
-        )
-        yield (
-            f"The results are divided by their sum over the {many}",
-            lambda x, d=d: x / x.sum(d, keepdim=True),
-        )
-        yield (
-            f"The results are added up along the {many}, one after the other",
-            lambda x, d=d: x.cumsum(d),
-        )
-        yield f"The results went through a softmax over the {many}", lambda x, d=d: x.softmax(d)
-    for says, change in (
-        ("This is the right result with its sign turned", torch.neg),
-        ("This is the right result without its sign", torch.abs),
-        ("This is the exponential of the right result", torch.exp),
-        ("This is the logarithm of the right result", torch.log),
-        ("This is the square of the right result", torch.square),
-        ("This is the square root of the right result", torch.sqrt),
-        ("This is the sigmoid of the right result", torch.sigmoid),
-        ("This is 1 minus the right result", lambda x: 1 - x),
-        ("This is 1 divided by the right result", lambda x: 1 / x),
-        ("Everything is 0", torch.zeros_like),
-        ("Every number is 1 too large", lambda x: x + 1),
-        ("Every number is 1 too small", lambda x: x - 1),
-        ("Negative numbers became 0", torch.relu),
-    ):  # fmt: skip
-        yield says, change
+        yield from _along(d, one, many)
+    yield "This is the right result with its sign turned", torch.neg
+    yield "This is the right result without its sign", torch.abs
+    yield "This is the exponential of the right result", torch.exp
+    yield "This is the logarithm of the right result", torch.log
+    yield "This is the square of the right result", torch.square
+    yield "This is the square root of the right result", torch.sqrt
+    yield "This is the sigmoid of the right result", torch.sigmoid
+    yield "This is 1 minus the right result", lambda x: 1 - x
+    yield "This is 1 divided by the right result", torch.reciprocal
+    yield "Everything is 0", torch.zeros_like
+    yield "Every number is 1 too large", lambda x: x + 1
+    yield "Every number is 1 too small", lambda x: x - 1
+    yield "Negative numbers became 0", torch.relu
+
+
+def _along(d: int, one: str, many: str) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
+    """Those of one axis."""
+    ends = (0, f"{one} 0"), (-1, f"the last {one}")
+    yield f"The {many} stand in the opposite order", lambda x: x.flip(d)
+    for by in (1, -1):
+        yield f"Everything is moved by one {one}", lambda x, by=by: x.roll(by, d)
+    for at, which in ends:
+        says = f"The result of {which} stands at all {many}"
+        yield says, lambda x, at=at: x.narrow(d, at, 1).expand_as(x)
+    for reduce, did in ((torch.mean, "averaged"), (torch.sum, "added up")):
+        says = f"The right results are {did} over the {many}; keep those of each {one}"
+        yield says, lambda x, f=reduce: f(x, d, keepdim=True)
+        yield says, lambda x, f=reduce: f(x, d)
+        yield says, lambda x, f=reduce: f(x, d, keepdim=True).expand_as(x)
+    for at, which in ends:
+        says = f"Only the result of {which} is returned; return those of all {many}"
+        yield says, lambda x, at=at: x.narrow(d, at, 1)
+        yield says, lambda x, at=at: x.select(d, at)
+    for at, which in ends:
+        says = f"The result of {which} is missing"
+        yield says, lambda x, at=at: x.narrow(d, at + 1, x.size(d) - 1)
+    says = f"The results are divided by their sum over the {many}"
+    yield says, lambda x: x / x.sum(d, keepdim=True)
+    says = f"The results are added up along the {many}, one after the other"
+    yield says, lambda x: x.cumsum(d)
+    yield f"The results went through a softmax over the {many}", lambda x: x.softmax(d)
 
 
 def _elsewhere(pairs: list[tuple[Tensor, Tensor]]) -> str:

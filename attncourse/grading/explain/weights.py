@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.compare import same
-from attncourse.grading.explain.heads import of_heads
+from attncourse.grading.explain.heads import centred, of_heads
 
 NEAR = 1e-3
 COARSE = 1e-2  # as bfloat16 leaves weights
@@ -136,16 +136,9 @@ def _sharper(right: Tensor, seen: Tensor) -> float | None:
     visible = right > 0
     if not torch.equal(seen > 0, visible):
         return None
-    a, b = (_centred(x, visible) for x in (right, seen))
+    a, b = (centred(torch.where(visible, x, 1.0).log(), visible) for x in (right, seen))
     if not a.any():
         return None
     factor = float((a * b).sum() / a.square().sum())
     fits = torch.allclose(b, factor * a, rtol=1e-2, atol=1e-3)
     return factor if fits and min(abs(factor), abs(factor - 1)) > 5e-3 else None
-
-
-def _centred(weights: Tensor, visible: Tensor) -> Tensor:
-    """The scores behind weights, each row with the mean 0; 0 where nothing is visible."""
-    scores = torch.where(visible, weights, 1.0).log()
-    mean = scores.sum(-1, keepdim=True) / visible.sum(-1, keepdim=True).clamp(min=1)
-    return torch.where(visible, scores - mean, 0.0)

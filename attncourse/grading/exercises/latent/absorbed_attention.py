@@ -10,7 +10,7 @@ from attncourse.grading.compare import Described
 from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.loud import only_loud
-from attncourse.grading.explain.parts import parts_of_scores
+from attncourse.grading.explain.mixtures import parts_of_scores
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 from attncourse.grading.mistake import Mistake
@@ -64,34 +64,21 @@ def blocks(w, heads):
     return w.unflatten(0, (heads, -1))
 
 
-def root(d, r, c):
-    """What the scores are divided by, of the widths of queries, rotary queries and latents."""
-    return (d + r) ** 0.5
+CONTENT, TURNED = "the products of queries and latents", "the products of the rotary parts"
 
 
 @dataflow(query="the queries: b h d", q_rotary="the rotary queries: b h d")
-def right(query, q_rotary, latent, k_rotary, w_k, w_v, root=root, cut_k=blocks, cut_v=blocks):
+def right(query, q_rotary, latent, k_rotary, w_k, w_v, cut_k=blocks, cut_v=blocks, wide=False):
     of_keys, of_values = cut_k(w_k, query.size(1)), cut_v(w_v, query.size(1))
     absorbed = torch.einsum("bhd,hdc->bhc", query, of_keys)
     asks = yield named("the absorbed queries: b h e", absorbed)
     content = yield named(f"{CONTENT}: b h m", asks @ latent.mT)
     rotary = yield named(f"{TURNED}: b h m", q_rotary @ k_rotary.mT)
-    widths = query.size(-1), q_rotary.size(-1), latent.size(-1)
-    scores = yield named("the scores: b h m", (content + rotary) / root(*widths))
+    width = (latent if wide else query).size(-1) + q_rotary.size(-1)
+    scores = yield named("the scores: b h m", (content + rotary) / width**0.5)
     weights = yield named("the weights: b h m", scores.softmax, dim=-1)
     mixed = yield named("the mixed latents: b h e", weights @ latent)
     return torch.einsum("bhc,hec->bhe", mixed, of_values), weights
-
-
-CONTENT, TURNED = "the products of queries and latents", "the products of the rotary parts"
-
-
-def first(w, heads):
-    return blocks(w, heads)[:1].expand(heads, -1, -1)
-
-
-def dealt(w, heads):
-    return w.unflatten(0, (-1, heads)).transpose(0, 1)
 
 
 EXERCISE = Exercise(
@@ -112,33 +99,13 @@ EXERCISE = Exercise(
     results=("the output", "the weights"),
     measures=("gradients", "memory"),
     ideas=[
-        Mistake(
-            "The scale is that of the wide rows, 1 / sqrt(latent_dim + rotary_dim), as torch's "
-            "function takes by default; absorbing must not change the scores.",
-            partial(right, root=lambda d, r, c: (c + r) ** 0.5),
-        ),
-        Mistake(
-            "The scale counts head_dim only; scores are sums of head_dim + rotary_dim products.",
-            partial(right, root=lambda d, r, c: d**0.5),
-        ),
-        Mistake(
-            "The scale uses the width of the latents; it is sqrt(head_dim + rotary_dim).",
-            partial(right, root=lambda d, r, c: c**0.5),
-        ),
-        Mistake(
-            "The mixed latents are multiplied by w_k; w_v makes values.",
-            lambda *args: right(*args[:5], args[4]),
-        ),
         right.but("The rotary part is left out of the scores.", TURNED, torch.zeros_like),
-        Mistake("All heads use the block of w_k of head 0.", partial(right, cut_k=first)),
-        Mistake("All heads use the block of w_v of head 0.", partial(right, cut_v=first)),
-        Mistake(
-            "Rows of w_k are given to the heads in turn; head h owns a contiguous block of rows.",
-            partial(right, cut_k=dealt),
-        ),
-        Mistake(
-            "Rows of w_v are given to the heads in turn; head h owns a contiguous block of rows.",
-            partial(right, cut_v=dealt),
-        ),
+        Mistake("The scale is that of the wide rows, 1 / sqrt(latent_dim + rotary_dim), as torch's "
+                "function takes by default; absorbing must not change the scores.",
+                partial(right, wide=True)),
+        *(Mistake(f"Rows of w_{x} are given to the heads in turn; head h owns a contiguous block "
+                  "of rows.",
+                  partial(right, **{f"cut_{x}": lambda w, h: w.unflatten(0, (-1, h)).transpose(0, 1)}))
+          for x in "kv"),
     ],
-)
+)  # fmt: skip
