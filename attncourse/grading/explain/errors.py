@@ -9,7 +9,7 @@ from attncourse.grading.explain.asked import Asked
 from attncourse.grading.observe import Case
 
 SIZES = "Two tensors meet whose sizes do not fit."
-INDEX = "An index is a whole number or a tensor of whole numbers; a list of them or a result of / is none."
+INDEX = "An index is a whole number or a tensor of them; a list or a result of / is none."
 ARGUMENTS = "A function is called with other arguments than it takes; the error below names it."
 SCALAR = (
     "int(), float(), .item() and the functions of math take one number; torch has others for whole "
@@ -18,7 +18,7 @@ SCALAR = (
 MEETING = (  # the two sizes that do not fit, in the words of torch
     r"tensor a \((\d+)\) must match the size of tensor b \((\d+)\)",
     r"\(\d+x(\d+) and (\d+)x\d+\)",
-    r"Expected size for first two dimensions of batch2 tensor to be: \[\d+, (\d+)\] but got: \[\d+, (\d+)\]",
+    r"dimensions of batch2 tensor to be: \[\d+, (\d+)\] but got: \[\d+, (\d+)\]",
 )
 # Words of an error, and what to make of them.
 MEANINGS = (
@@ -26,14 +26,14 @@ MEANINGS = (
      "A whole tensor is asked whether it is true, by if, and, or, not, min, max or filter. Decide "
      "for each number, as torch.where does; or ask whether it is None."),
     ("Sizes of tensors must match except in dimension",
-     "torch.cat joins along dim; in all other axes its parts must be equally long. Along which axis "
-     "do they differ, and along which should they be joined?"),
+     "torch.cat joins along dim; in all other axes its parts must be equally long. Along which "
+     "axis do they differ, and along which should they be joined?"),
     ("stack expects each tensor to be equal size",
      "torch.stack makes a new axis of equal parts; parts of several lengths are joined by "
      "torch.cat, along the axis in which they differ."),
     ("Index tensor must have the same number of dimensions",
-     "gather and scatter need an index with as many axes as the tensor has; here one of the two has "
-     "more."),
+     "gather and scatter need an index with as many axes as the tensor has; here one of the two "
+     "has more."),
     ("Expected dtype int32/int64 for index", INDEX),
     ("must be integers or slices, not", INDEX),
     ("tensors used as indices must be", INDEX),
