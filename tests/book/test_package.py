@@ -15,6 +15,7 @@ from packaging.version import Version
 from support.book.notebooks import ROOT
 
 from attncourse import __version__
+from attncourse.grading import names
 
 PACKAGES = ("attncourse", "attngrade")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -53,6 +54,20 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
     assert {f"{about}licenses/LICENSE", f"{about}licenses/LICENSE-TEXT"} <= {*wheel.namelist()}
     commands = wheel.read(f"{about}entry_points.txt").decode()
     assert "attngrade = attngrade.cli:command" in commands
+
+
+def test_the_wheel_holds_one_right_answer_of_each_exercise(wheel):
+    """The other styles are with the tests."""
+    folder = "attncourse/grading/exercises/"
+    sources = {x: wheel.read(x).decode() for x in wheel.namelist() if x.startswith(folder)}
+    judged = {x: text for x, text in sources.items() if "\nEXERCISE = " in text}
+    assert len(judged) == len(names())
+    assert all(
+        len(re.findall(r"\bright=", x.split("\nEXERCISE = ")[1])) == 1 for x in judged.values()
+    )
+    assert not [
+        x for x, text in sources.items() if re.search(r"^style\(|^@style|ACCEPTED", text, re.M)
+    ]
 
 
 @pytest.mark.quick
