@@ -117,6 +117,7 @@ def measured(maps: Tensor, tokens: Tensor) -> dict[str, Tensor]:
 
 
 def stacked(weights) -> Tensor:
+    """Weights of all layers in one tensor, without their gradients."""
     return torch.stack([x.detach().double() for x in weights])
 
 
