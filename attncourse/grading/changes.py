@@ -55,20 +55,22 @@ def _over(f: Callable, *args: Any, **kwargs: Any) -> Callable[[Value], Tensor]:
     return lambda v: f(v.number, *args, **kwargs)
 
 
+def _all_as(x: Tensor, place: int, dim: int) -> Tensor:
+    return x.narrow(dim, place, 1).expand_as(x)
+
+
+def _averaged(x: Tensor, dim: int) -> Tensor:
+    return x.mean(dim, keepdim=True).expand_as(x)
+
+
 def _of_places(made: Value, letter: str) -> Found:
     """Samples or heads, each of which has its own."""
     (one, many), dim, x = words(letter), made.axes.index(letter) - len(made.axes), made.called
     if made.number.dim() < -dim or made.number.size(dim) < 2:
         return
     own = f"each {one} has its own"
-    yield (
-        f"{x} of {one} 0 are used for all {many}; {own}.",
-        lambda v: v.number.narrow(dim, 0, 1).expand_as(v.number),
-    )
-    yield (
-        f"{x} are averaged over the {many}; {own}.",
-        lambda v: v.number.mean(dim, keepdim=True).expand_as(v.number),
-    )
+    yield f"{x} of {one} 0 are used for all {many}; {own}.", _over(_all_as, 0, dim)
+    yield f"{x} are averaged over the {many}; {own}.", _over(_averaged, dim)
     yield f"{x} of the {many} are exchanged; {own}.", _over(torch.roll, 1, dim)
     yield (
         f"{x} of {one} 0 alone are left; keep those of all {many}.",
@@ -89,18 +91,9 @@ def _of_order(made: Value, letter: str) -> Found:
         yield f"{x} are those of the {which}.", lambda v, by=by: _shifted(v.number, dim, by)
         says = f"{x} are those of the {which}, and go around at the end."
         yield says, _over(torch.roll, by, dim)
-    yield (
-        f"{x} of {one} 0 are used for all {many}.",
-        lambda v: v.number.narrow(dim, 0, 1).expand_as(v.number),
-    )
-    yield (
-        f"{x} of the last {one} are used for all {many}.",
-        lambda v: v.number.narrow(dim, -1, 1).expand_as(v.number),
-    )
-    yield (
-        f"{x} are averaged over the {many}.",
-        lambda v: v.number.mean(dim, keepdim=True).expand_as(v.number),
-    )
+    yield f"{x} of {one} 0 are used for all {many}.", _over(_all_as, 0, dim)
+    yield f"{x} of the last {one} are used for all {many}.", _over(_all_as, -1, dim)
+    yield f"{x} are averaged over the {many}.", _over(_averaged, dim)
     if dim == -1 and made.number.dim() > 1:
         other = words(made.axes[-2])[0]
         if other == one:

@@ -92,6 +92,21 @@ class Asked:
         return [call for call in self.wrong if _shaped(call.expected, call.seen)]
 
     @cached_property
+    def results(self) -> list[tuple[Wrong, int, Any, Any]]:
+        """Each result of these calls: the call, the number of the result, the right one, and it."""
+        return [
+            (call, number, *both)
+            for call in self.shaped
+            for number, both in enumerate(tensors(call.expected, call.seen))
+        ]
+
+    @cached_property
+    def differs(self) -> list[str]:
+        """The properties that are seen, and are not as expected."""
+        both = ((what, right) for what, right in self.expected.items() if what in self.seen)
+        return [what for what, right in both if difference(right, self.seen[what])]
+
+    @cached_property
     def raised(self) -> list[Raised]:
         """Errors where none belongs."""
         return [
@@ -158,6 +173,11 @@ def off(calls: list[Wrong]) -> list[tuple[Any, Any]]:
 def labels(calls: list[Wrong]) -> str:
     """The first three calls, by what is special about them."""
     return "; ".join(call.label for call in calls[:3])
+
+
+def listed(places: list[int]) -> str:
+    """The first six places, and dots for more."""
+    return ", ".join(map(str, places[:6])) + " ..." * (len(places) > 6)
 
 
 def axis_names(asked: Asked, result: Tensor, number: int = 0) -> list[str]:

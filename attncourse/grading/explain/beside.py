@@ -3,29 +3,22 @@
 import torch
 from torch import Tensor
 
-from attncourse.grading.compare import Described, Raised, difference, plain
+from attncourse.grading.compare import Described, Raised, plain
 from attncourse.grading.explain.asked import GRADIENT, Asked
 
+BUT = "The results are right, but"
 KEPT = ", inputs left unchanged"
 
 
 def changed_input(asked: Asked) -> str:
     """The inputs that are not what they were."""
-    if asked.wrong:
-        return ""
-    changed = {
-        str(asked.seen[what])
-        for what in asked.expected
-        if what.endswith(KEPT) and asked.seen.get(what, True) is not True
-    }
+    changed = [str(asked.seen[what]) for what in asked.differs if what.endswith(KEPT)]
     parts = [x.removeprefix("no, ").removesuffix(" changed").split(" and ") for x in changed]
     names = sorted({name for part in parts for name in part})
+    if asked.wrong or not names:
+        return ""
     which = "an input is" if len(names) == 1 else "inputs are"
-    return (
-        f"The results are right, but {which} changed in place: {' and '.join(names)}."
-        if names
-        else ""
-    )
+    return f"{BUT} {which} changed in place: {' and '.join(names)}."
 
 
 def lost_gradient(asked: Asked) -> str:
@@ -40,7 +33,7 @@ def lost_gradient(asked: Asked) -> str:
         if _lost(asked, [what for what in of if what.endswith(GRADIENT + name)])
     ]
     without = " and ".join(lost)
-    return f"The results are right, but no gradient flows back to {without}." if without else ""
+    return f"{BUT} no gradient flows back to {without}." if without else ""
 
 
 def _lost(asked: Asked, of: list[str]) -> bool:
@@ -52,26 +45,19 @@ def _lost(asked: Asked, of: list[str]) -> bool:
 
 def cut_gradient(asked: Asked) -> str:
     """A gradient that is another one, where all else is right."""
-    wrong = [
-        what
-        for what, right in asked.expected.items()
-        if what in asked.seen and difference(right, asked.seen[what])
-    ]
-    if not wrong or any(GRADIENT not in what for what in wrong):
-        return ""
-    found = [(what.rpartition(GRADIENT)[2], asked.seen[what]) for what in wrong]
-    if not all(plain(g) for _, g in found):
+    found = [(what.rpartition(GRADIENT)[2], asked.seen[what]) for what in asked.differs]
+    gradients = bool(found) and all(GRADIENT in what for what in asked.differs)
+    if not gradients or not all(plain(g) for _, g in found):
         return ""
     for name, g in found:
         if not g.isfinite().all():
             return (
-                f"The results are right, but the gradient of {name} has NaN or infinite numbers: "
-                "something on its way back is infinite or divided by 0, even where its result is "
-                "hidden."
+                f"{BUT} the gradient of {name} has NaN or infinite numbers: something on its way "
+                "back is infinite or divided by 0, even where its result is hidden."
             )
     return (
-        f"The results are right, but the gradient of {found[0][0]} is not: a part of its way back "
-        "is cut, as by detach, item, clamp or no_grad, or changed."
+        f"{BUT} the gradient of {found[0][0]} is not: a part of its way back is cut, as by detach, "
+        "item, clamp or no_grad, or changed."
     )
 
 
@@ -81,19 +67,14 @@ def too_large(asked: Asked) -> str:
     found = asked.seen.get(getattr(judge, "title", ""))
     if asked.wrong or not isinstance(found, Described):
         return ""
-    says = "The results are right, but something is too large that is made on the way."
-    return f"{says} {judge.instead}".strip()
+    return f"{BUT} something is too large that is made on the way. {judge.instead}".strip()
 
 
 def wrong_property(asked: Asked) -> str:
     """The results are right within the tolerance, and a further property is not."""
     if asked.wrong or asked.raised or not getattr(asked.judge, "also", None):
         return ""
-    wrong = [
-        what.rpartition(", ")[2]
-        for what, right in asked.expected.items()
-        if what in asked.seen and difference(right, asked.seen[what])
-    ]
+    wrong = [what.rpartition(", ")[2] for what in asked.differs]
     if not wrong or not asked.calls or any("gradient of " in what for what in wrong):
         return ""
     return f"The results are right as far as their tolerance tells, but not: {wrong[0]}."

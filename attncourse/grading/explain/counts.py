@@ -40,23 +40,13 @@ def of_number(asked: Asked) -> str:
 
 def _numbers(right: Any, seen: Any, what: str) -> list[tuple[float, float]]:
     """Pairs of numbers of one observation; none where it is no number, or not of the same kind."""
-    if (
-        isinstance(right, Close)
-        and isinstance(seen, Close)
-        and right.value.shape == seen.value.shape
-    ):
-        return list(zip(right.value.flatten().tolist(), seen.value.flatten().tolist(), strict=True))
-    real = isinstance(right, Real) and isinstance(seen, Real)
-    if (
-        real
-        and not isinstance(right, bool)
-        and not isinstance(seen, bool)
-        and what.endswith(OUTPUT)
-    ):
-        return [(float(right), float(seen))]
+    if isinstance(right, Close) and isinstance(seen, Close):
+        a, b = right.value, seen.value
+        return list(zip(a.flatten().tolist(), b.flatten().tolist())) if a.shape == b.shape else []  # noqa: B905
     if isinstance(right, tuple) and isinstance(seen, tuple) and len(right) == len(seen):
         return [x for both in zip(right, seen, strict=True) for x in _numbers(*both, what)]
-    return []
+    real = (isinstance(x, Real) and not isinstance(x, bool) for x in (right, seen))
+    return [(float(right), float(seen))] if all(real) and what.endswith(OUTPUT) else []
 
 
 def _factor(wrong: list[tuple[float, float]]) -> str:
@@ -68,17 +58,11 @@ def _factor(wrong: list[tuple[float, float]]) -> str:
         return ""
     found = Fraction(factors[0]).limit_denominator(MOST)
     exact = found and abs(float(found) / factors[0] - 1) < 1e-6
-    if not exact or found in (1, 0) or found.denominator > MOST:
+    if not exact or found == 1:
         return f"{factors[0]:.6g} times" if len(wrong) > 1 else ""
     if found.numerator > 4096:
         return ""
-    return (
-        f"{found} times"
-        if found.denominator == 1
-        else f"only {found}"
-        if 0 < found < 1
-        else f"{found} times"
-    )
+    return f"only {found}" if 0 < found < 1 else f"{found} times"
 
 
 def predicted(tells: Callable[[float], str]) -> Callable[[Asked], str]:

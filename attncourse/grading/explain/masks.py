@@ -4,23 +4,24 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.axes import words
-from attncourse.grading.explain.asked import Asked, axis_names, tensors
+from attncourse.grading.explain.asked import Asked, axis_names
 
 
 def inverted(asked: Asked) -> str:
     """True where False belongs, in all calls."""
-    pairs = [both for call in asked.shaped for both in tensors(call.expected, call.seen)]
-    turned = [e.dtype == s.dtype == torch.bool and torch.equal(~e, s.cpu()) for e, s in pairs]
-    whole = bool(pairs) and len(asked.shaped) == len(asked.calls)
+    turned = [
+        e.dtype == s.dtype == torch.bool and torch.equal(~e, s.cpu())
+        for _, _, e, s in asked.results
+    ]
+    whole = bool(turned) and len(asked.shaped) == len(asked.calls)
     return "True and False are exchanged, in every place." if whole and all(turned) else ""
 
 
 def wrong_pair(asked: Asked) -> str:
     """The first place at which a boolean result is wrong, by the names of its axes."""
-    for call in asked.shaped:
-        for number, (right, seen) in enumerate(tensors(call.expected, call.seen)):
-            if right.dtype == seen.dtype == torch.bool and not torch.equal(right, seen.cpu()):
-                return _first_wrong(asked, right, seen.cpu(), number)
+    for _, number, right, seen in asked.results:
+        if right.dtype == seen.dtype == torch.bool and not torch.equal(right, seen.cpu()):
+            return _first_wrong(asked, right, seen.cpu(), number)
     return ""
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.compare import difference, plain, same
-from attncourse.grading.explain.asked import Asked, Wrong, tensors
+from attncourse.grading.explain.asked import Asked, Wrong
 
 NEAR = 1e-3
 COARSE = 5e-3  # of factors that are the same
@@ -23,10 +23,9 @@ def mixture(*names: str) -> Callable[[Asked], str]:
     """
 
     def explainer(asked: Asked) -> str:
-        for call in asked.shaped:
-            for number, (right, seen) in enumerate(tensors(call.expected, call.seen)):
-                if difference(right, seen) and (says := _of(asked, call, right, seen, number)):
-                    return says
+        for call, number, right, seen in asked.results:
+            if difference(right, seen) and (says := _of(asked, call, right, seen, number)):
+                return says
         return ""
 
     def _of(asked: Asked, call: Wrong, right: Tensor, seen: Tensor, number: int) -> str:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.axes import words
-from attncourse.grading.compare import ATOL, RTOL, difference, plain, same
-from attncourse.grading.explain.asked import Asked, axis_names, labels, tensors
+from attncourse.grading.compare import ATOL, RTOL, difference, same
+from attncourse.grading.explain.asked import Asked, axis_names, labels, listed
 from attncourse.grading.explain.relations import one_factor
 from attncourse.grading.explain.steps import ALL_MADE, missing_step
 
@@ -67,12 +67,8 @@ def _how_wrong(name: str, wrong: list, calls: list, factor: float | None) -> str
 def only_call(asked: Asked) -> str:
     """A few calls of many are wrong, and no other is off by a little."""
     wrong, right = asked.wrong, len(asked.calls) - len(asked.wrong)
-    if (
-        wrong
-        and 1 <= len(wrong) <= 3
-        and right >= 2
-        and not any(same(x.expected, x.seen) for x in wrong)
-    ):
+    far = not any(same(x.expected, x.seen) for x in wrong)
+    if 1 <= len(wrong) <= 3 and right >= 2 and far:
         which = "this one does" if len(wrong) == 1 else f"these {len(wrong)} do"
         return f"All other calls give what they should; only {which} not: {labels(wrong)}."
     return ""
@@ -80,10 +76,9 @@ def only_call(asked: Asked) -> str:
 
 def wrong_places(asked: Asked) -> str:
     """Where all that is wrong stands, by the names of the axes; '' if that is everywhere."""
-    for call in asked.shaped:
-        for number, (right, seen) in enumerate(tensors(call.expected, call.seen)):
-            if plain(right) and difference(right, seen):
-                return _stands(asked, call.label, right, seen, number)
+    for call, number, right, seen in asked.results:
+        if difference(right, seen):
+            return _stands(asked, call.label, right, seen, number)
     return ""
 
 
@@ -96,8 +91,8 @@ def _stands(asked: Asked, label: str, right: Tensor, seen: Tensor, number: int) 
         bad = wrong.movedim(axis, 0).flatten(1).any(1)
         if not bad.all():
             at = bad.nonzero().flatten().tolist()
-            some = ", ".join(map(str, at[:6])) + (" ..." if len(at) > 6 else "")
-            found.append(f"{words(letter)[len(at) > 1] if len(letter) == 1 else letter} {some}")
+            what = words(letter)[len(at) > 1] if len(letter) == 1 else letter
+            found.append(f"{what} {listed(at)}")
     where = f"In the call '{label}' all that is wrong stands at {'; '.join(found)}"
     return f"{where}; the rest is right." if found else ""
 

@@ -209,10 +209,9 @@ def limited(asked: Asked) -> str:
 
 def rounded(asked: Asked) -> str:
     """Right to two digits or so: half precision somewhere."""
-    wrong, calls = asked.far, len(asked.calls)
-    near = [x for x in wrong if _near(x.expected, x.seen, COARSE)]
-    most = 2 * len(near) >= len(wrong) and 2 * len(wrong) >= calls
-    if near and len(near) == len(wrong) and (most or len(near) > 1):
+    wrong = asked.far
+    many = len(wrong) > 1 or 2 * len(wrong) >= len(asked.calls)
+    if wrong and many and all(_near(x.expected, x.seen, COARSE) for x in wrong):
         return (
             "The numbers are right to about two digits only. Is something rounded, or computed in "
             "float16 or bfloat16?"
@@ -228,20 +227,14 @@ def _near(expected: Any, seen: Any, tolerance: float) -> bool:
         and plain(s)
         and e.shape == s.shape
         and e.is_floating_point()
-        and bool(((s.cpu() - e).abs() <= tolerance * (1e-2 + _largest(e))).all())
+        and bool(((s.cpu() - e).abs() <= tolerance * (1e-2 + e.abs().amax(-1, keepdim=True))).all())
         for e, s in pairs
     )
 
 
-def _largest(x: Tensor) -> Tensor:
-    """The largest size in each row."""
-    return x.abs().amax(-1, keepdim=True) if x.dim() else x.abs()
-
-
 def nearly_right(asked: Asked) -> str:
     """Right to more digits than half precision loses in a row, and to fewer than float32 has."""
-    near = [x for x in asked.wrong if _near(x.expected, x.seen, 4e-3)]
-    if not near or len(near) < len(asked.wrong):
+    if not asked.wrong or not all(_near(x.expected, x.seen, 4e-3) for x in asked.wrong):
         return ""
     return (
         "The numbers are right to about three digits only. Is something rounded, or computed in "

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 
 from attncourse.grading.compare import difference
 from attncourse.grading.explain.asked import Asked
@@ -70,16 +71,12 @@ def _formula(names: list[str], sizes: list[tuple[int, ...]], seen: list[int]) ->
     """``"2 * embed_dim / num_heads"`` where that is ``seen`` for all sizes; '' without any."""
     powers = sorted(product((0, 1, -1), repeat=len(names)), key=lambda p: sum(map(abs, p)))
     for power, times in product(powers, range(1, 5)):
-        if all(times * _power(x, power) == y for x, y in zip(sizes, seen, strict=True)):
+        if all(
+            times * prod(map(pow, map(float, x), power)) == y
+            for x, y in zip(sizes, seen, strict=True)
+        ):
             above = [name for name, p in zip(names, power, strict=True) if p > 0]
             below = [f" / {name}" for name, p in zip(names, power, strict=True) if p < 0]
             number = [] if times == 1 and above else [str(times)]
             return " * ".join(number + above) + "".join(below)
     return ""
-
-
-def _power(sizes: tuple[int, ...], power: tuple[int, ...]) -> float:
-    found = 1.0
-    for size, p in zip(sizes, power, strict=True):
-        found *= float(size) ** p
-    return found

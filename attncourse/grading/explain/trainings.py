@@ -7,15 +7,17 @@ from torch import Tensor
 from attncourse.grading.compare import difference
 from attncourse.grading.explain.asked import Asked
 
+RANDOM = (
+    "The answer differs from one call to the next: forward draws something at random in evaluation "
+    "mode, too."
+)
 # Words of what was seen of a model, and what to make of them. The first that is found counts.
 MEANINGS = (
     ("a class; make an instance", "This is the class; check an instance, a model that is trained."),
     ("are not finite", "Some of what it says is NaN or infinite. Has the training diverged? Try a "
      "smaller learning rate."),
-    ("with the same", "The answer differs from one call to the next: forward draws something at "
-     "random in evaluation mode, too."),
-    ("asked twice", "The answer differs from one call to the next: forward draws something at "
-     "random in evaluation mode, too."),
+    ("with the same", RANDOM),
+    ("asked twice", RANDOM),
     ("it still", "With other numbers in its parameters it is as good: what it knows stands in "
      "forward, or where model.parameters() does not see it."),
     ("in a batch: no", "What it says of one input depends on the others in its batch: each must be "
@@ -38,10 +40,9 @@ def meaning_of_facts(*own: tuple[str, str]) -> Callable[[Asked], str]:
     """
 
     def explainer(asked: Asked) -> str:
-        for fact, right in asked.expected.items():
-            if fact in asked.seen and difference(right, asked.seen[fact]):
-                told = f"{fact}: {difference(right, asked.seen[fact])}"
-                return next((says for words, says in (*own, *MEANINGS) if words in told), "")
+        for fact in asked.differs:
+            told = f"{fact}: {difference(asked.expected[fact], asked.seen[fact])}"
+            return next((says for words, says in (*own, *MEANINGS) if words in told), "")
         return ""
 
     return explainer

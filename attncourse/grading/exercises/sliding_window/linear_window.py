@@ -6,9 +6,8 @@ from functools import partial
 import torch
 
 from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.growth import grows_linearly
 from attncourse.grading.inputs import alternating, far_below_zero, normal, sized_cases
-from attncourse.grading.memory_judge import Budget, MemoryLimited
+from attncourse.grading.memory_judge import Budget, MemoryLimited, grows_linearly
 from attncourse.grading.recipe import Given, Recipe
 
 

@@ -9,9 +9,8 @@ from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Case, Exercise
 from attncourse.grading.explain.probes import simpler
 from attncourse.grading.explain.relations import multiplied, related
-from attncourse.grading.growth import grows_linearly
 from attncourse.grading.inputs import normal, sized_cases
-from attncourse.grading.memory_judge import Budget, MemoryLimited
+from attncourse.grading.memory_judge import Budget, MemoryLimited, grows_linearly
 
 
 def definition(query, key, left, right):
