@@ -39,13 +39,8 @@ EXERCISE = Exercise(
         Mistake("That is the weight to reach; the scale that reaches it is asked.", 0.99),
         Mistake("That is the ratio of weight and rest; the scale is its logarithm.", 99),
         Mistake("That is the ratio of two exponentials; the scale is its logarithm.", 693),
-        Mistake(
-            "The logarithm of base 10 leads here, but exp has the base e.",
-            3,
-        ),
-        Mistake(
-            "That is the scale with a division by sqrt(8), as in attention; here, nothing divides.",
-            19,
-        ),
+        Mistake("The logarithm of base 10 leads here, but exp has the base e.", 3),
+        Mistake("That is the scale with a division by sqrt(8), as in attention; here, nothing "
+                "divides.", 19),
     ],
-)
+)  # fmt: skip

@@ -90,10 +90,7 @@ EXERCISE = Exercise(
         ),
     ),
     ideas=[
-        Mistake(
-            "A table of all n * n pairs is made, and for millions of tokens no memory can hold it; "
-            "count without it.",
-            table,
-        ),
+        Mistake("A table of all n * n pairs is made, and for millions of tokens no memory can hold"
+                " it; count without it.", table),
     ],
-)
+)  # fmt: skip

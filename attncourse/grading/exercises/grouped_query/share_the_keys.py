@@ -68,9 +68,7 @@ EXERCISE = Exercise(
     asks_for="layer",
     measures=("gradients", "parameters"),
     ideas=[
-        RIGHT.but(
-            "The heads are joined without a transpose, so positions mix.",
-            answer=lambda o, w, s, x: x.rest.out_proj(o.reshape(len(o), o.size(2), -1)),
-        ),
+        RIGHT.but("The heads are joined without a transpose, so positions mix.",
+                  answer=lambda o, w, s, x: x.rest.out_proj(o.reshape(len(o), o.size(2), -1))),
     ],
-)
+)  # fmt: skip

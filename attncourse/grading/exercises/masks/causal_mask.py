@@ -31,17 +31,11 @@ EXERCISE = Exercise(
     right=right,
     axes=("n m",),
     ideas=[
-        Mistake(
-            "The mask is turned around: it hides the past and shows the future.",
-            lambda n, m: ~triangle(n, m, -1),
-        ),
-        Mistake(
-            "The mask is aligned to the last key; here query i reads keys 0 to i.",
-            lambda n, m: triangle(n, m, m - n),
-        ),
-        Mistake(
-            "The triangle is shifted by n - m; its corner is at query 0 and key 0.",
-            lambda n, m: triangle(n, m, n - m),
-        ),
+        Mistake("The mask is turned around: it hides the past and shows the future.",
+                lambda n, m: ~triangle(n, m, -1)),
+        Mistake("The mask is aligned to the last key; here query i reads keys 0 to i.",
+                lambda n, m: triangle(n, m, m - n)),
+        Mistake("The triangle is shifted by n - m; its corner is at query 0 and key 0.",
+                lambda n, m: triangle(n, m, n - m)),
     ],
-)
+)  # fmt: skip

@@ -70,27 +70,6 @@ def of_rows(asked: Asked) -> str:
     return ""
 
 
-def late(weights, x):
-    """Masked after the softmax, and divided by what is left."""
-    left = weights * x.visible
-    return left / left.sum(-1, keepdim=True).clamp(min=1e-9)
-
-
-def ideas():
-    """Mistakes in what becomes of a row, by the steps that they replace."""
-    plain = {"finish": Recipe.finish}
-    for says, steps in (
-        ("Output and weights are repaired after the mix: the NaN stays in the graph, and the "
-         "gradient is NaN.",
-         {"mask": hide, **plain, "answer": lambda o, w, s, x: (o.nan_to_num(), w.nan_to_num())}),
-        ("Emptiness is looked for along the queries (dim=-2); a row runs along the keys (dim=-1).",
-         {"mask": lambda s, x: zeroed(hide(s, x), x, -2), "finish": lambda w, x: zeroed(w, x, -2)}),
-        ("The mask comes after the softmax: a hidden key with a large score has taken the weight.",
-         {"mask": lambda s, x: s, "finish": late}),
-    ):  # fmt: skip
-        yield RIGHT.but(says, **steps)
-
-
 EXERCISE = Exercise(
     name="empty_row",
     answer="attention",
@@ -100,5 +79,12 @@ EXERCISE = Exercise(
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     measures=("gradients",),
-    ideas=[*ideas()],
-)
+    ideas=[
+        RIGHT.but("Output and weights are repaired after the mix: the NaN stays in the graph, and "
+                  "the gradient is NaN.", mask=hide, finish=Recipe.finish,
+                  answer=lambda o, w, s, x: (o.nan_to_num(), w.nan_to_num())),
+        RIGHT.but("Emptiness is looked for along the queries (dim=-2); a row runs along the keys "
+                  "(dim=-1).", mask=lambda s, x: zeroed(hide(s, x), x, -2),
+                  finish=lambda w, x: zeroed(w, x, -2)),
+    ],
+)  # fmt: skip

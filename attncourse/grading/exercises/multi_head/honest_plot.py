@@ -115,13 +115,9 @@ EXERCISE = Exercise(
     asks_for="layer",
     measures=("gradients", "parameters"),
     ideas=[
-        RIGHT.but(
-            "The weights are returned before dropout; they did not make the output.",
-            answer=lambda o, w, s, x: answer(o, s.softmax(-1), s, x),
-        ),
-        RIGHT.but(
-            "The heads are merged without a transpose, so positions mix.",
-            answer=lambda o, w, s, x: (x.rest.out_proj(o.reshape(len(o), o.size(2), -1)), w),
-        ),
+        RIGHT.but("The weights are returned before dropout; they did not make the output.",
+                  answer=lambda o, w, s, x: answer(o, s.softmax(-1), s, x)),
+        RIGHT.but("The heads are merged without a transpose, so positions mix.",
+                  answer=lambda o, w, s, x: (x.rest.out_proj(o.reshape(len(o), o.size(2), -1)), w)),
     ],
-)
+)  # fmt: skip

@@ -48,14 +48,9 @@ EXERCISE = Exercise(
     explain=(moved("heads"),),
     measures=("gradients",),
     ideas=[
-        Mistake(
-            "The heads still stand before the positions when the memory is read row by row, so "
-            "positions mix: transpose first.",
-            lambda x: read(x, x.size(2)),
-        ),
-        Mistake(
-            "The heads are interleaved: number 0 of every head, then number 1. Write head 0 first.",
-            lambda x: x.permute(0, 2, 3, 1).flatten(2),
-        ),
+        Mistake("The heads still stand before the positions when the memory is read row by row, so"
+                " positions mix: transpose first.", lambda x: read(x, x.size(2))),
+        Mistake("The heads are interleaved: number 0 of every head, then number 1. Write head 0 "
+                "first.", lambda x: x.permute(0, 2, 3, 1).flatten(2)),
     ],
-)
+)  # fmt: skip

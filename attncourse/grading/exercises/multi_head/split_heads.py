@@ -37,19 +37,13 @@ EXERCISE = Exercise(
     axes=("b h t d",),
     explain=(moved("x"),),
     ideas=[
-        Mistake(
-            "The memory is only read with other sizes, (batch, heads, n, head_dim) at once, so "
-            "each head gets pieces of several positions. Cut the last axis first, then transpose.",
-            lambda x, h: x.reshape(len(x), h, x.size(1), -1),
-        ),
-        Mistake(
-            "The heads are interleaved: head h takes every num_heads-th number. Head h is one "
-            "contiguous slice of the width.",
-            lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2),
-        ),
-        Mistake(
-            "num_heads and head_dim are exchanged; cut the width into num_heads slices.",
-            lambda x, h: right(x, x.size(-1) // h),
-        ),
+        Mistake("The memory is only read with other sizes, (batch, heads, n, head_dim) at once, so"
+                " each head gets pieces of several positions. Cut the last axis first, then "
+                "transpose.", lambda x, h: x.reshape(len(x), h, x.size(1), -1)),
+        Mistake("The heads are interleaved: head h takes every num_heads-th number. Head h is one "
+                "contiguous slice of the width.",
+                lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)),
+        Mistake("num_heads and head_dim are exchanged; cut the width into num_heads slices.",
+                lambda x, h: right(x, x.size(-1) // h)),
     ],
-)
+)  # fmt: skip

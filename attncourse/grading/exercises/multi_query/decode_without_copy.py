@@ -64,10 +64,8 @@ EXERCISE = Exercise(
     results=("the output", "the weights"),
     measures=("memory",),
     ideas=[
-        RIGHT.but(
-            "is_causal counts the folded heads as positions: head h then reads tokens 0 to h; it "
-            "may read all.",
-            given=lambda q, k, v: Given(q, k, v, triangle(q.size(1), k.size(2), 0)[:, None]),
-        ),
+        RIGHT.but("is_causal counts the folded heads as positions: head h then reads tokens 0 to "
+                  "h; it may read all.",
+                  given=lambda q, k, v: Given(q, k, v, triangle(q.size(1), k.size(2), 0)[:, None])),
     ],
-)
+)  # fmt: skip

@@ -60,14 +60,9 @@ EXERCISE = Exercise(
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     ideas=[
-        Mistake(
-            "The causal mask counts the folded rows: the second head starts at row n, so it sees n "
-            "keys more. Repeat the mask of one head.",
-            mask_of_folded_rows,
-        ),
-        RIGHT.but(
-            "repeat(heads, 1, 1) lays the samples side by side, so heads read other samples.",
-            given=laid_side_by_side,
-        ),
+        Mistake("The causal mask counts the folded rows: the second head starts at row n, so it "
+                "sees n keys more. Repeat the mask of one head.", mask_of_folded_rows),
+        RIGHT.but("repeat(heads, 1, 1) lays the samples side by side, so heads read other samples.",
+                  given=laid_side_by_side),
     ],
-)
+)  # fmt: skip

@@ -80,13 +80,9 @@ EXERCISE = Exercise(
     right=right,
     explain=(counted,),
     ideas=[
-        Mistake(
-            "1 // H is 0 for every H above 1; divide at the end.",
-            lambda d, h, bias: 2 * (d + bias) * d * (1 + 1 // h),
-        ),
-        Mistake(
-            "With biases the count is turned around: they are counted where bias is False.",
-            lambda d, h, bias: right(d, h, not bias),
-        ),
+        Mistake("1 // H is 0 for every H above 1; divide at the end.",
+                lambda d, h, bias: 2 * (d + bias) * d * (1 + 1 // h)),
+        Mistake("With biases the count is turned around: they are counted where bias is False.",
+                lambda d, h, bias: right(d, h, not bias)),
     ],
-)
+)  # fmt: skip

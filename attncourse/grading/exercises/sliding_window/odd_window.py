@@ -67,22 +67,13 @@ EXERCISE = Exercise(
     axes=("b h n e",),
     measures=("gradients",),
     ideas=[
-        RIGHT.but(
-            "An odd window reaches one key too far to the left: -w // 2 is (-w) // 2, and // "
-            "rounds down, away from 0.",
-            given=lopsided,
-        ),
-        RIGHT.but(
-            "The output is right, but its NaN is replaced after the weights have met the values, "
-            "and the gradient of the values is NaN; replace it among the weights.",
-            finish=unhidden,
-            answer=lambda o, *_: o.nan_to_num(0.0),
-        ),
-        RIGHT.but(
-            "The output is right, but gradients are NaN: minus infinity was added to a whole row "
-            "of scores. masked_fill has no gradient where it fills; or give such a row finite "
-            "scores.",
-            mask=lambda s, x: s + torch.where(x.visible, 0.0, -math.inf),
-        ),
+        RIGHT.but("An odd window reaches one key too far to the left: -w // 2 is (-w) // 2, and //"
+                  " rounds down, away from 0.", given=lopsided),
+        RIGHT.but("The output is right, but its NaN is replaced after the weights have met the "
+                  "values, and the gradient of the values is NaN; replace it among the weights.",
+                  finish=unhidden, answer=lambda o, *_: o.nan_to_num(0.0)),
+        RIGHT.but("The output is right, but gradients are NaN: minus infinity was added to a whole"
+                  " row of scores. masked_fill has no gradient where it fills; or give such a row "
+                  "finite scores.", mask=lambda s, x: s + torch.where(x.visible, 0.0, -math.inf)),
     ],
-)
+)  # fmt: skip
