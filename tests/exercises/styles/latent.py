@@ -89,7 +89,7 @@ def by_complex_numbers(x, positions):
     return torch.cat([turned.real, turned.imag], -1).to(x.dtype)
 
 
-COMPLEX = partial(right, turn_q=by_complex_numbers, turn_k=by_complex_numbers)
+COMPLEX = partial(right, turn=by_complex_numbers)
 style("repair_rotary", COMPLEX, name="complex_numbers_in_float64")
 
 

@@ -83,21 +83,14 @@ EXERCISE = Exercise(
     axes=("b h n e",),
     measures=("gradients",),
     ideas=[
-        Mistake(
-            "The block is transposed: its rows are head_dim, its columns latent.",
-            lambda q, w: q @ blocks(q, w).mT,
-        ),
-        Mistake(
-            "w_k is read as if it were stored (latent, heads * head_dim); torch stores (out, in).",
-            lambda q, w: q @ w.reshape(-1, q.size(1), q.size(3)).permute(1, 2, 0),
-        ),
-        Mistake(
-            "A head's block is reshaped to (latent, head_dim), which tears its rows apart.",
-            lambda q, w: q @ (x := blocks(q, w)).reshape(x.mT.shape).mT,
-        ),
-        Mistake(
-            "The heads are merged by a reshape without a transpose, so positions mix.",
-            lambda q, w: q.reshape(len(q), q.size(2), q.size(1), -1).transpose(1, 2) @ blocks(q, w),
-        ),
+        Mistake(says, answer)
+        for says, answer in (
+            ("The block is transposed: its rows are head_dim, its columns latent.",
+             lambda q, w: q @ blocks(q, w).mT),
+            ("w_k is read as if it were stored (latent, heads * head_dim); torch stores (out, in).",
+             lambda q, w: q @ w.reshape(-1, q.size(1), q.size(3)).permute(1, 2, 0)),
+            ("A head's block is reshaped to (latent, head_dim), which tears its rows apart.",
+             lambda q, w: q @ blocks(q, w).reshape(q.size(1), w.size(1), -1).mT),
+        )
     ],
-)
+)  # fmt: skip

@@ -8,12 +8,11 @@ from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
 from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Exercise, Mistake
 from attncourse.grading.explain.loud import only_loud
 from attncourse.grading.explain.mixtures import parts_of_scores
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.memory_judge import Budget, MemoryLimited
-from attncourse.grading.mistake import Mistake
 
 
 def definition(query, q_rotary, latent, k_rotary, w_k, w_v):
@@ -25,8 +24,7 @@ def definition(query, q_rotary, latent, k_rotary, w_k, w_v):
 
 
 CALLS = (  # what is special, b h d e m c r, how loud
-    ("2 samples, 3 heads, keys 4 wide, values 8 wide, 5 tokens, latent 7, rotary 6",
-     (2, 3, 4, 8, 5, 7, 6), 1),
+    ("2 samples, 3 heads, 5 tokens, values 8 wide, latent 7", (2, 3, 4, 8, 5, 7, 6), 1),
     ("a latent of 3, keys and values 5 wide", (2, 4, 5, 5, 6, 3, 2), 1),
     ("1 token", (2, 3, 5, 4, 1, 6, 2), 1),
     ("1 sample, 1 head, latent 1, values 1 wide", (1, 1, 5, 1, 4, 1, 2), 1),
@@ -36,7 +34,7 @@ CALLS = (  # what is special, b h d e m c r, how loud
 
 
 def call(generator, b, h, d, e, m, c, r, loud=1) -> list:
-    """One token that asks and m that answer; where loud is 0, scores of 768 and -768."""
+    """One query and m tokens; where loud is 0, scores of 768 and -768."""
     args = normal(generator, (b, h, d), (b, h, r), (b, m, c), (b, m, r), (h * d, c), (h * e, c))
     if not loud:
         args[1][..., 0], args[3][..., 0] = 24.0 * (-1.0) ** torch.arange(h), 64.0
@@ -64,14 +62,17 @@ def blocks(w, heads):
     return w.unflatten(0, (heads, -1))
 
 
+def dealt(w, heads):
+    return w.unflatten(0, (-1, heads)).transpose(0, 1)
+
+
 CONTENT, TURNED = "the products of queries and latents", "the products of the rotary parts"
 
 
 @dataflow(query="the queries: b h d", q_rotary="the rotary queries: b h d")
 def right(query, q_rotary, latent, k_rotary, w_k, w_v, cut_k=blocks, cut_v=blocks, wide=False):
     of_keys, of_values = cut_k(w_k, query.size(1)), cut_v(w_v, query.size(1))
-    absorbed = torch.einsum("bhd,hdc->bhc", query, of_keys)
-    asks = yield named("the absorbed queries: b h e", absorbed)
+    asks = yield named("the absorbed queries: b h e", torch.einsum("bhd,hdc->bhc", query, of_keys))
     content = yield named(f"{CONTENT}: b h m", asks @ latent.mT)
     rotary = yield named(f"{TURNED}: b h m", q_rotary @ k_rotary.mT)
     width = (latent if wide else query).size(-1) + q_rotary.size(-1)
@@ -85,8 +86,7 @@ EXERCISE = Exercise(
     name="absorbed_attention",
     judge=MemoryLimited(
         Calls(definition, cases),
-        "2 samples, 12 heads, head_dim 64, values 60 wide, 200 tokens, latent 6, rotary "
-        "2: no keys and no values are made",
+        "2 samples, 12 heads, 200 tokens, latent 6, rotary 2: no keys and no values are made",
         memory,
         # The keys or the values of one head are 128 MiB; the latents are small.
         Budget(partial(call, b=1, h=2, d=4096, e=4096, m=8192, c=6, r=2), right),
@@ -103,9 +103,8 @@ EXERCISE = Exercise(
         Mistake("The scale is that of the wide rows, 1 / sqrt(latent_dim + rotary_dim), as torch's "
                 "function takes by default; absorbing must not change the scores.",
                 partial(right, wide=True)),
-        *(Mistake(f"Rows of w_{x} are given to the heads in turn; head h owns a contiguous block "
-                  "of rows.",
-                  partial(right, **{f"cut_{x}": lambda w, h: w.unflatten(0, (-1, h)).transpose(0, 1)}))
-          for x in "kv"),
+        *(Mistake(f"Rows of {x} are given to the heads in turn; head h owns a contiguous block of "
+                  "rows.", partial(right, **{cut: dealt}))
+          for x, cut in (("w_k", "cut_k"), ("w_v", "cut_v"))),
     ],
 )  # fmt: skip

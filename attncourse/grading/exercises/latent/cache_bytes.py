@@ -40,31 +40,16 @@ EXERCISE = Exercise(
     explain=(predicted(kept),),
     asks_for="number",
     ideas=[
-        Mistake(
-            "These are numbers, not bytes; bfloat16 takes 2 bytes a number.", cache_bytes() // 2
-        ),
-        Mistake("This is one layer; there are 60.", cache_bytes() // LAYERS),
-        Mistake("This is one token; there are 10,000.", cache_bytes() // TOKENS),
-        Mistake("The rotary key is forgotten; it is cached beside the latent.", ROWS * LATENT),
-        Mistake(
-            "The latent is counted twice, for keys and for values; one latent serves both.",
-            ROWS * (2 * LATENT + ROTARY),
-        ),
-        Mistake(
-            "Every head has a latent here; one latent and one rotary key serve all 128.",
-            HEADS * cache_bytes(),
-        ),
-        Mistake(
-            "Every head has a rotary key here; one serves all 128.",
-            ROWS * (LATENT + HEADS * ROTARY),
-        ),
-        Mistake(
-            "This is a cache of multi-head keys and values; only the latent and the rotary key are "
-            "kept.",
-            ROWS * 2 * HEADS * HEAD_DIM,
-        ),
-        Mistake("These are bits; a byte has 8.", cache_bytes() * 8),
-        Mistake("These are 10,240 tokens; there are 10,000.", cache_bytes() * 1024 // 1000),
-        Mistake("This is one token in one layer: 576 numbers of 2 bytes.", 1152),
+        Mistake(says, number)
+        for says, number in (
+            ("These are numbers, not bytes; bfloat16 takes 2 bytes a number.", cache_bytes() // 2),
+            ("The rotary key is forgotten; it is cached beside the latent.", ROWS * LATENT),
+            ("The latent is counted twice, for keys and for values; one latent serves both.",
+             ROWS * (2 * LATENT + ROTARY)),
+            ("Every head has a rotary key here; one serves all 128.",
+             ROWS * (LATENT + HEADS * ROTARY)),
+            ("This is a cache of multi-head keys and values; only the latent and the rotary key "
+             "are kept.", ROWS * 2 * HEADS * HEAD_DIM),
+        )
     ],
-)
+)  # fmt: skip

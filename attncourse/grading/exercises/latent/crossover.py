@@ -7,7 +7,6 @@ from attncourse.grading.explain.counts import predicted
 from attncourse.grading.mistake import Mistake
 
 HEADS, HEAD_DIM, LATENT, ROTARY, TOKENS = 16, 64, 256, 32, 2_000
-LIMIT = LATENT * HEAD_DIM / (LATENT - HEAD_DIM)  # of an endless cache
 
 
 def flops(n: int, rows: int, width: int) -> int:
@@ -43,22 +42,14 @@ EXERCISE = Exercise(
     explain=(predicted(compared),),
     asks_for="number",
     ideas=[
-        Mistake(
-            "At 82 tokens the plain form is already cheaper; 81 is the last at which it is not.", 82
-        ),
-        Mistake(
-            "This is the limit of an endless cache; with 2,000 tokens the matrices that are moved "
-            "count, too.",
-            85,
-        ),
-        Mistake("This is the limit of an endless cache, and not a whole number.", LIMIT),
-        Mistake("The largest whole n is asked for.", 1 / (1 / LIMIT + 1 / TOKENS)),
-        Mistake("The plain form makes keys and values; one of them is not counted here.", 40),
-        Mistake("The mix is missing in the absorbed form; it mixes latents.", 226),
-        Mistake(
-            "The plain form makes keys and values of all m tokens, of the new ones as well.", 78
-        ),
-        Mistake("The rotary part is counted in one form only; it costs both forms the same.", 88),
-        Mistake("All heads are set against one; n does not depend on the heads.", 5),
+        Mistake(says, n)
+        for says, n in (
+            ("This is the limit of an endless cache; with 2,000 tokens the matrices that are moved "
+             "count, too.", 85),
+            ("The plain form makes keys and values; one of them is not counted here.", 40),
+            ("The mix is missing in the absorbed form; it mixes latents.", 226),
+            ("The plain form makes keys and values of all m tokens, of the new ones as well.", 78),
+            ("The rotary part is counted in one form only; it costs both forms the same.", 88),
+        )
     ],
-)
+)  # fmt: skip

@@ -50,36 +50,23 @@ def rotary(x, positions):
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
 
 
-def as_it_is(x, positions):
-    return x
-
-
-def root(d, r, c):
-    """What the scores are divided by, of the widths of queries, rotary queries and latents."""
-    return (d + r) ** 0.5
-
-
 CONTENT, TURNED = "the products of queries and keys", "the products of the rotary parts"
 
 
 @dataflow()
 def right(
-    x, positions, w_q, w_qr, w_c, w_kr, w_k, num_heads, root=root,
-    turn_q=rotary, turn_k=rotary, turn_latent=as_it_is, turn_content=as_it_is,
+    x, positions, w_q, w_qr, w_c, w_kr, w_k, num_heads,
+    turn=rotary, turn_k=None, turn_latent=lambda x, positions: x, forgets=0,
 ):  # fmt: skip
     latent = yield named("the latents: b t e", turn_latent(x @ w_c.mT, positions))
-    keys = yield named("the cached rotary keys: b t d", turn_k(x @ w_kr.mT, positions))
+    keys = yield named("the cached rotary keys: b t d", (turn_k or turn)(x @ w_kr.mT, positions))
     asks = split(x @ w_qr.mT, num_heads)
-    asks = yield named("the turned rotary queries: b h n d", turn_q(asks, positions))
-    q, k = (turn_content(split(y, num_heads), positions) for y in (x @ w_q.mT, latent @ w_k.mT))
+    asks = yield named("the turned rotary queries: b h n d", turn(asks, positions))
+    q, k = (split(y, num_heads) for y in (x @ w_q.mT, latent @ w_k.mT))
     content = yield named(f"{CONTENT}: b h n m", q @ k.mT)
     turned = yield named(f"{TURNED}: b h n m", asks @ keys[:, None].mT)
-    widths = q.size(-1), asks.size(-1), latent.size(-1)
-    return (content + turned) / root(*widths), latent, keys
-
-
-def both(turn):
-    return partial(right, turn_q=turn, turn_k=turn)
+    width = q.size(-1) + asks.size(-1) * (1 - forgets)
+    return (content + turned) / width**0.5, latent, keys
 
 
 def neighbours(x, positions):
@@ -98,48 +85,18 @@ EXERCISE = Exercise(
     results=("the scores", "the cached latents", "the cached rotary keys"),
     measures=("gradients",),
     ideas=[
-        Mistake(
-            "This is the code as found: the latent is turned, the key is not, the scale forgets "
-            "rotary_dim.",
-            partial(right, turn_latent=rotary, turn_k=as_it_is, root=lambda d, r, c: d**0.5),
-        ),
-        Mistake(
-            "The latent is still turned, and the rotary key still is not.",
-            partial(right, turn_latent=rotary, turn_k=as_it_is),
-        ),
-        Mistake(
-            "The scale forgets rotary_dim; a score adds up head_dim + rotary_dim products.",
-            partial(right, root=lambda d, r, c: d**0.5),
-        ),
-        Mistake("The rotary key is not turned; turn it once.", partial(right, turn_k=as_it_is)),
-        Mistake("The rotary queries are not turned.", partial(right, turn_q=as_it_is)),
-        Mistake(
-            "Both rotary parts are not turned; turn each once, by its position.", both(as_it_is)
-        ),
-        Mistake(
-            "Both rotary parts are turned by positions counted from 0; behind a cache they start "
-            "later.",
-            both(lambda x, p: rotary(x, p - p[0])),
-        ),
-        Mistake(
-            "Both rotary parts are turned by the row; positions start later, and leave gaps.",
-            both(lambda x, p: rotary(x, torch.arange(len(p)))),
-        ),
-        Mistake(
-            "The latent is turned. Values are made from it, too, and no later step turns it back.",
-            partial(right, turn_latent=rotary),
-        ),
-        Mistake(
-            "Queries and keys without positions are turned; then w_k can no longer be absorbed.",
-            partial(right, turn_content=rotary),
-        ),
-        Mistake(
-            "Neighbouring features are paired; feature i is paired with i + d / 2, as rotary does.",
-            both(neighbours),
-        ),
-        Mistake(
-            "The weights are returned; return the scores, before the softmax.",
-            lambda *args: (right(*args)[0].softmax(-1), *right(*args)[1:]),
-        ),
+        Mistake(says, partial(right, **steps))
+        for says, steps in (
+            ("This is the code as found: the latent is turned, the key is not, the scale forgets "
+             "rotary_dim.", {"turn_latent": rotary, "turn_k": lambda x, p: x, "forgets": 1}),
+            ("The latent is turned. Values are made from it, too, and no later step turns it back.",
+             {"turn_latent": rotary}),
+            ("Both rotary parts are turned by positions counted from 0; behind a cache they start "
+             "later.", {"turn": lambda x, p: rotary(x, p - p[0])}),
+            ("Both rotary parts are turned by the row; positions start later, and leave gaps.",
+             {"turn": lambda x, p: rotary(x, torch.arange(len(p)))}),
+            ("Neighbouring features are paired; feature i is paired with i + d / 2, as rotary "
+             "does.", {"turn": neighbours}),
+        )
     ],
-)
+)  # fmt: skip
