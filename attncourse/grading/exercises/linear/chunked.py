@@ -6,8 +6,8 @@ from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.compare import Described
 from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Exercise, Mistake
-from attncourse.grading.exercises.linear.repair_global import cases, counting
+from attncourse.grading.exercise import Calls, Exercise
+from attncourse.grading.exercises.linear.repair_global import cases
 from attncourse.grading.feature_inputs import elu_plus_one, with_one
 from attncourse.grading.inputs import normal
 from attncourse.grading.memory_judge import Budget, MemoryLimited
@@ -57,13 +57,6 @@ def right(query, key, value, size):
     return torch.cat(outputs, dim=2)
 
 
-def state_of_every_token(query, key, value, size):
-    """A running sum of all outer products."""
-    q, k = elu_plus_one(query), elu_plus_one(key)
-    states = (k[..., None] * value[..., None, :]).cumsum(2)
-    return (q[..., None, :] @ states)[..., 0, :] / (q * k.cumsum(2)).sum(-1, keepdim=True)
-
-
 EXERCISE = Exercise(
     name="chunked",
     answer="linear_in_chunks",
@@ -73,25 +66,10 @@ EXERCISE = Exercise(
         lean,
         # All pairs would be 256 MiB.
         Budget(lambda g: (*normal(g, *[(1, 1, 2**13, 48)] * 3), 64), right),
+        "Let each chunk meet one state and itself, all of its tokens together: no table of all "
+        "pairs, and no state for every token.",
     ),
     right=right,
     axes=("b h t e",),
     measures=("gradients", "memory"),
-    ideas=[
-        Mistake(
-            "The results are right, but a table of n x n numbers is made on the way; let each "
-            "chunk meet the state, and itself.",
-            counting(lambda c, t: t >= 0),
-        ),
-        Mistake(
-            "The results are right, but a state is kept for every token, n x d x e numbers at "
-            "once; keep one, and go from chunk to chunk.",
-            state_of_every_token,
-        ),
-        Mistake(
-            "The results are right, but a state is written for each token, one after the other; "
-            "take the tokens of a chunk together.",
-            lambda query, key, value, size: right(query, key, value, 1),
-        ),
-    ],
 )

@@ -96,8 +96,6 @@ EXERCISE = Exercise(
              "right.", lambda old, new: None, lambda old, new: old + new),
             ("The old state is read, but lost: the new state holds this piece alone.",
              lambda old, new: old, lambda old, new: new),
-            ("The old state is neither read nor kept.",
-             lambda old, new: None, lambda old, new: new),
             ("The piece is in the state before it is read, so that it is read twice.",
              lambda old, new: old + new, lambda old, new: old + new),
         )

@@ -25,10 +25,7 @@ ASKED = (  # in a few words, and the thought that leads to the number
     ("weight of key 0", "A weight is the product of its key, divided by the sum of all products."),
     ("output without features", "Each value counts with its weight, and weights may be below 0."),
     ("first number of key 2", "The product of key 2 must take away those of the other two keys."),
-    (
-        "output with relu",
-        "Relu is taken of query and keys; products are divided by their sum.",
-    ),
+    ("output with relu", "Relu is taken of query and keys; products are divided by their sum."),
 )
 OTHERS = (  # what a wrong number is, where people write it
     {1: "the sum without its sign", 5: "the sum of absolute values",
@@ -59,14 +56,5 @@ EXERCISE = Exercise(
     right=RIGHT,
     asks_for="number",
     explain=(each_predicted([name for name, _ in ASKED], told),),
-    ideas=[
-        Mistake("The order is turned around; the total comes first.", RIGHT[::-1]),
-        Mistake("The number with relu is missing; give five numbers.", RIGHT[:4]),
-        Mistake("The total is missing; give five numbers.", RIGHT[1:]),
-        Mistake("Only the total is given; give five numbers.", RIGHT[0]),
-        Mistake(
-            "All as if a softmax were there; the products are divided by their sum.",
-            [1.0, 0.936, 10.8, 3.0, 15.8],
-        ),
-    ],
+    ideas=[Mistake("The order is turned around; the total comes first.", RIGHT[::-1])],
 )

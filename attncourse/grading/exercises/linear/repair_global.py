@@ -78,8 +78,6 @@ EXERCISE = Exercise(
              "comes later.", lambda c, t: 1 + ((c == 0) & (t >= 0)).float()),
             ("The chunk is in the state before the state is read, so that it is read twice: whole, "
              "and below the triangle.", lambda c, t: (c >= 0) + ((c == 0) & (t >= 0)).float()),
-            ("Only the chunk right before is read; the state holds all earlier ones.",
-             lambda c, t: (c == 1) | (c == 0) & (t >= 0)),
             ("The state comes a chunk late: the chunk right before is not read.",
              lambda c, t: (c > 1) | (c == 0) & (t >= 0)),
             ("The first chunks count more and more: the old state is added to itself with each "

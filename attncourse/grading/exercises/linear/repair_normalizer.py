@@ -71,23 +71,9 @@ EXERCISE = Exercise(
             as_found,
         ),
         Mistake(
-            "With is_causal=False the sums are still not divided by the sum of the weights; the "
-            "causal part is right.",
-            lambda q, k, v, c: right(q, k, v, c) if c else as_found(q, k, v, c),
-        ),
-        Mistake(
             "With is_causal=True the total still runs over all keys, later ones too; the other "
             "part is right.",
             lambda q, k, v, c: as_found(q, k, v, c) if c else right(q, k, v, c),
-        ),
-        Mistake(
-            "The sums are divided by the features of the keys alone; the query has its part in "
-            "each weight.",
-            lambda q, k, v, c: (
-                (w := elu_plus_one(q) @ elu_plus_one(k).mT, w := w.tril() if c else w)[1]
-                @ v
-                / (w.ne(0) + 0.0).matmul(elu_plus_one(k)).sum(-1, keepdim=True)
-            ),
         ),
     ],
 )
