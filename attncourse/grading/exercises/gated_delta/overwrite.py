@@ -75,9 +75,6 @@ EXERCISE = Exercise(
     asks_for="number",
     explain=(each_predicted([name for name, *_ in ASKED], told),),
     ideas=[
-        Mistake("The order is turned around; the first question comes first.", RIGHT[::-1]),
-        Mistake("Only five numbers are given, the last one is missing; give six.", RIGHT[:5]),
-        Mistake("Only three are given, behind three tokens; three more are asked.", RIGHT[:3]),
         Mistake(
             "All numbers are divided by sqrt(2), as if scaled by the width of the keys; the memory "
             "is asked without a scale.",
