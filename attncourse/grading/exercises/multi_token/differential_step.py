@@ -1,6 +1,7 @@
 """Exercise differential_step: the second head of a pair is subtracted from the first."""
 
 import math
+from functools import partial
 
 import torch
 
@@ -43,28 +44,19 @@ def cases(seed: int) -> list[Case]:
     query="the queries: b h n d", key="the keys: b h m d", value="the values: b h m e",
     visible="the places of visible: n m",
 )  # fmt: skip
-def right(query, key, value, lam, visible):
+def right(
+    query, key, value, lam, visible,
+    one=lambda maps: maps[:, ::2], other=lambda maps: maps[:, 1::2],
+):  # fmt: skip
     products = yield named("the products of queries and keys: b h n m", query @ key.mT)
     scores = yield named("the scaled scores: b h n m", products / math.sqrt(query.size(-1)))
     hidden = yield named("the scores with minus infinity where nothing is visible: b h n m",
                          scores.masked_fill(~visible, -math.inf))  # fmt: skip
     maps = yield named("the maps of all heads: b h n m", hidden.softmax, -1)
-    first = yield named("the maps of the first heads, 0, 2, 4 ...: b h n m", maps[:, ::2])
-    second = yield named("the maps of the second heads, 1, 3, 5 ...: b h n m", maps[:, 1::2])
+    first = yield named("the maps of the first heads, 0, 2, 4 ...: b h n m", one(maps))
+    second = yield named("the maps of the second heads, 1, 3, 5 ...: b h n m", other(maps))
     weights = yield named("the differences first - lam * second: b h n m", first - lam * second)
     return weights @ value, weights
-
-
-def paired(first, second):
-    """The answer that takes other heads for the first and the second ones."""
-
-    def answer(query, key, value, lam, visible):
-        scores = (query @ key.mT / query.size(-1) ** 0.5).masked_fill(~visible, -math.inf)
-        maps = scores.softmax(-1)
-        weights = first(maps) - lam * second(maps)
-        return weights @ value, weights
-
-    return answer
 
 
 EXERCISE = Exercise(
@@ -75,19 +67,12 @@ EXERCISE = Exercise(
     results=("the output", "the weights"),
     measures=("gradients",),
     ideas=[
-        Mistake(
-            "Head p and head p + h are paired; heads 2 p and 2 p + 1 are a pair.",
-            paired(lambda maps: maps.chunk(2, 1)[0], lambda maps: maps.chunk(2, 1)[1]),
-        ),
-        Mistake(
-            "The second map of a pair is the first one, and the first the second.",
-            paired(lambda maps: maps[:, 1::2], lambda maps: maps[:, ::2]),
-        ),
-        Mistake(
-            "(1 - lam) times the first map is taken, and nothing of the second one.",
-            lambda q, k, v, lam, visible: paired(
-                lambda maps: maps[:, ::2], lambda maps: maps[:, ::2]
-            )(q, k, v, lam, visible),
-        ),
+        Mistake(says, partial(right, one=one, other=other))
+        for says, one, other in (
+            ("Head p and head p + h are paired; heads 2 p and 2 p + 1 are a pair.",
+             lambda maps: maps.chunk(2, 1)[0], lambda maps: maps.chunk(2, 1)[1]),
+            ("The second map of a pair is the first one, and the first the second.",
+             lambda maps: maps[:, 1::2], lambda maps: maps[:, ::2]),
+        )
     ],
-)
+)  # fmt: skip
