@@ -91,18 +91,12 @@ EXERCISE = Exercise(
     ideas=[
         right.but("Shares of the far buckets are rounded down, as // and .long() do; round up.",
                   PARTS, torch.floor),
-        right.but("Shares of the far buckets are rounded to the nearest; round them up.",
-                  PARTS, torch.round),
         right.but("furthest is taken as it is; the last bucket is full at furthest - 1.",
                   TOP, lambda top: top + 1),
         right.but("There are half far buckets; there are half - 1.", STEPS, lambda x: x + 1),
-        *(right.but("The logarithms have different bases; above and below the line it is the same.",
-                    LOGS, lambda x, b=b: x / math.log(b)) for b in (2, 10)),
         sharing("The far buckets are equally wide; each is wider than the one before by the same "
                 "factor: take logarithms.", lambda x, half, top: (x - half) / (top - half)),
         sharing("The logarithm is not divided by that of (furthest - 1) / half.",
                 lambda x, half, top: (x / half).log()),
-        sharing("The logarithm is divided by log(furthest - 1); divide by log((furthest - 1) / "
-                "half).", lambda x, half, top: (x / half).log() / math.log(top)),
     ],
 )  # fmt: skip

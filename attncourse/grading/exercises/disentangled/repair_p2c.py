@@ -9,7 +9,6 @@ from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Exercise
 from attncourse.grading.exercises.disentangled.gather_c2p import cases
 from attncourse.grading.explain.distances import met
-from attncourse.grading.mistake import Mistake
 
 
 def definition(key, pos_query, num_queries):
@@ -23,15 +22,6 @@ def definition(key, pos_query, num_queries):
     return torch.stack(scores, -1).view(b, h, num_queries, m)
 
 
-def index_of(pos_query, n, m):
-    span = pos_query.size(1) // 2
-    return (torch.arange(n)[:, None] - torch.arange(m) + span).clamp(0, 2 * span - 1)
-
-
-def pick(products, index):
-    return products.gather(-1, index.expand(*products.shape[:2], -1, -1))
-
-
 @dataflow(key="the keys: b h m d", pos_query="the rows of the table: h r d")
 def right(key, pos_query, num_queries):
     n, m, span = num_queries, key.size(2), pos_query.size(1) // 2
@@ -39,13 +29,9 @@ def right(key, pos_query, num_queries):
     shifted = yield named("the distances plus span: n m", distances + span)
     rows = yield named("the numbers of the rows: n m", shifted.clamp(0, 2 * span - 1))
     products = yield named("the products of keys and rows: b h m r", key @ pos_query.mT)
-    return pick(products, rows.mT).mT
+    return products.gather(-1, rows.mT.expand(*products.shape[:2], -1, -1)).mT
 
 
-ONE = (
-    "Rows of the products are keys, so the index must be turned before, index.mT, and the result "
-    "afterwards."
-)
 EXERCISE = Exercise(
     name="repair_p2c",
     answer="position_to_content",
@@ -54,14 +40,4 @@ EXERCISE = Exercise(
     axes=("b h n m",),
     explain=(met("key"),),
     measures=("gradients",),
-    ideas=[
-        Mistake(
-            f"This is the code as found, or does the same: row i is about key i, not key j. {ONE}",
-            lambda key, table, n: pick(key @ table.mT, index_of(table, n, key.size(2))),
-        ),
-        Mistake(
-            f"The result is turned, but the index is not: a square reads the row of j - i. {ONE}",
-            lambda key, table, n: pick(key @ table.mT, index_of(table, n, key.size(2))).mT,
-        ),
-    ],
 )

@@ -1,7 +1,6 @@
 """Exercise term_scale: a score of one, two or three terms, always of the same size."""
 
 import math
-from collections.abc import Callable
 
 import torch
 
@@ -69,18 +68,14 @@ def right(c2c, c2p, p2c, head_dim):
     return weights
 
 
-def together(says: str, weights: Callable) -> Mistake:
-    """The mistake that makes weights of the terms and the factor in another way."""
-
-    def answer(c2c, c2p, p2c, head_dim):
-        terms = there(c2c, c2p, p2c)
-        return weights(terms, (head_dim * len(terms)) ** -0.5)
-
-    return Mistake(says, answer)
+def a_softmax_each(c2c, c2p, p2c, head_dim):
+    terms = torch.stack(there(c2c, c2p, p2c))
+    return (terms / math.sqrt(head_dim * len(terms))).softmax(-1).mean(0)
 
 
-def exponentials(terms, factor):
-    e = (sum(terms).double() * factor).exp()
+def overflowing(c2c, c2p, p2c, head_dim):
+    terms = there(c2c, c2p, p2c)
+    e = (sum(terms).double() / math.sqrt(head_dim * len(terms))).exp()
     return e / e.sum(-1, keepdim=True)
 
 
@@ -95,14 +90,9 @@ EXERCISE = Exercise(
     ideas=[
         *(right.but(f"The term {name} is left out of the sum; add it.", f"the numbers of {name}",
                     torch.zeros_like) for name in NAMES),
-        together("The terms are multiplied; add them.",
-                 lambda terms, factor: (math.prod(terms) * factor).softmax(-1)),
-        together("The largest of the terms is taken for each pair; add them.",
-                 lambda terms, factor: (torch.stack(terms).amax(0) * factor).softmax(-1)),
-        together("Each term gets a softmax of its own, and the weights are averaged; add the "
-                 "scores, then take one softmax.",
-                 lambda terms, factor: (torch.stack(terms) * factor).softmax(-1).mean(0)),
-        together("The exponential overflows on large scores; subtract the largest score of the row "
-                 "first, as torch.softmax does.", exponentials),
+        Mistake("Each term gets a softmax of its own, and the weights are averaged; add the "
+                "scores, then take one softmax.", a_softmax_each),
+        Mistake("The exponential overflows on large scores; subtract the largest score of the row "
+                "first, as torch.softmax does.", overflowing),
     ],
 )  # fmt: skip
