@@ -66,7 +66,6 @@ def right(
     program, memory, Q, K, V, Out, n, m, d, block_m, block_n, masked="QKVO",
     hide=lambda scores, j, n, m: scores.masked_fill(j >= m, -math.inf),
 ):  # fmt: skip
-    """Masked where rows or columns do not exist; a mistake leaves some of it out."""
     rows, features = program * block_m + torch.arange(block_m), torch.arange(d)
 
     def load(name, base, places, end):
@@ -107,7 +106,5 @@ EXERCISE = Exercise(
          "minus infinity.", {"hide": lambda s, *_: s}),
         ("The values are loaded without a mask: a weight of 0 times NaN is NaN.",
          {"masked": "QKO"}),
-        ("Hidden scores become a number such as -100, and some scores are less; minus infinity is "
-         "less than any.", {"hide": lambda s, j, n, m: s.masked_fill(j >= m, -100.0)}),
     )],
 )  # fmt: skip

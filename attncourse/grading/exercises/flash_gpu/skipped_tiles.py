@@ -87,13 +87,12 @@ EXERCISE = Exercise(
         ),
     ),
     ideas=[
-        Mistake("The offset is not used; query i reads keys up to i + offset.",
-                lambda n, m, a, b, k: right(n, m, a, b, 0)),
-        Mistake("The offset has the wrong sign; query i reads keys up to i + offset.",
-                lambda n, m, a, b, k: right(n, m, a, b, -k)),
-        Mistake("A query does not read its own position here; it reads up to i + offset, this one "
-                "included.", lambda n, m, a, b, k: right(n, m, a, b, k - 1)),
-        Mistake("The tiles that hang over the edge are left out; their number is rounded up.",
-                lambda n, m, a, b, k: right(n // a * a, m // b * b, a, b, k)),
+        Mistake(says, lambda *sizes, k=k: right(*sizes[:4], k(sizes[4])))
+        for says, k in (
+            ("The offset is not used; query i reads keys up to i + offset.", lambda k: 0),
+            ("The offset has the wrong sign; query i reads keys up to i + offset.", lambda k: -k),
+            ("A query does not read its own position here; it reads up to i + offset, this one "
+             "included.", lambda k: k - 1),
+        )
     ],
 )  # fmt: skip

@@ -53,17 +53,6 @@ def right(block_m, block_n, head_dim, warps, registers, shared, card):
     return held, min(by_registers, card // (shared + RESERVED))
 
 
-def with_(**changes):
-    """The right answer to other numbers of the row."""
-    names = "block_m", "block_n", "head_dim", "warps", "registers", "shared", "card"
-
-    def answer(*given):
-        row = dict(zip(names, given, strict=True))
-        return right(**row | {name: change(row) for name, change in changes.items()})
-
-    return answer
-
-
 EXERCISE = Exercise(
     name="tile_limits",
     answer="read_row",
@@ -85,15 +74,11 @@ EXERCISE = Exercise(
         ),
     ),
     ideas=[
-        Mistake("Registers are handed out in eights: round up before you multiply.",
-                lambda a, b, d, w, r, s, card: (
-                    a * (d + b) // (32 * w),
-                    min(REGISTERS // (r * 32 * w), card // (s + RESERVED)))),
-        Mistake("The kilobyte that each program takes on top is forgotten.",
-                with_(shared=lambda row: row["shared"] - RESERVED)),
-        Mistake("Keys are counted; they lie in shared memory. Held are the output tile and the "
-                "scores.",
-                lambda a, b, d, w, *rest: (
-                    (a * d + a * b + b * d) // (32 * w), right(a, b, d, w, *rest)[1])),
+        Mistake(
+            "Keys are counted; they lie in shared memory. Held are the output tile and the scores.",
+            lambda a, b, d, w, *rest: (
+                (a * d + a * b + b * d) // (32 * w), right(a, b, d, w, *rest)[1]
+            ),
+        ),
     ],
 )  # fmt: skip
