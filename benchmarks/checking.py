@@ -1,128 +1,103 @@
-"""CPU time of a check: of a right answer, and of a wrong one with what is said of it.
+"""CPU time of a check: of right answers, and of wrong ones the first time, with what is said of them.
 
     python benchmarks/checking.py [exercise ...]
 
-Without names all exercises are measured and ``results/checking.json`` is written. An answer is checked once
-before it is timed: the judge then knows its right answer and its ideas, as at every check but the first.
+Wrong answers are right ones with one step changed (tests/exercises/fresh). Without names all exercises are measured
+and ``results/checking.json`` is written.
 """
 
 import copy
-import importlib
-import pkgutil
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from statistics import median
-from typing import Any, NamedTuple
+from statistics import median, quantiles
+from typing import Any
 
 import torch
 from results import write_table
 
 from attncourse.grading import load, names
-from attncourse.grading.compare import Close
 from attncourse.grading.exercise import Exercise
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "exercises"))
-import styles  # noqa: E402
-import unseen  # noqa: E402
+from fresh.apart import TooLong, limited  # noqa: E402
+from fresh.mutants import drawn  # noqa: E402
+from fresh.sources import right_answers  # noqa: E402
 
-MOST = 12  # wrong answers of an exercise, spread over its list
-REPEATS = 3
-LIMITS = {"right": 10, "wrong, listed": 60, "wrong, not listed": 60}  # ms, of the medians
-
-
-class Checks(NamedTuple):
-    """Medians of one exercise in milliseconds; None where it has no such answer."""
-
-    right: float | None
-    listed: float | None
-    unlisted: float | None
+WRONG = 6  # mutants of an exercise
+LIMITS = {"right": (10, 30), "wrong, the first time": (60, 250)}  # ms: of the median, and of 95 %
 
 
 def milliseconds(exercise: Exercise, answer: Any) -> float:
-    """The shortest of several checks; a judge may change a model, so each gets a copy."""
+    """One check; a judge may change a model, so it gets a copy."""
+    given = copy.deepcopy(answer)
+    started = time.process_time()
+    exercise.grade(given)
+    return 1000 * (time.process_time() - started)
+
+
+def right_times(exercise: Exercise) -> list[float]:
+    """The shorter of two checks of each right answer, once the judge knows what is right."""
+    exercise.grade(copy.deepcopy(exercise.right))
+    answers = right_answers(exercise).values()
+    return [min(milliseconds(exercise, answer) for _ in range(2)) for answer in answers]
+
+
+def wrong_times(exercise: Exercise) -> list[float]:
+    """Checks of wrong answers by a judge that has not met any wrong one before."""
     times = []
-    for _ in range(REPEATS):
-        given = copy.deepcopy(answer)
-        started = time.process_time()
-        exercise.grade(given)
-        times.append(1000 * (time.process_time() - started))
-    return min(times)
+    for answer in islice(wrong_answers(exercise), WRONG):
+        exercise._diagnoses.clear()
+        times.append(milliseconds(exercise, answer))
+    return times
 
 
-def of(exercise: Exercise, answers: Iterable[Any]) -> float | None:
-    """The median over these answers."""
-    times = [milliseconds(exercise, answer) for answer in answers]
-    return median(times) if times else None
+def wrong_answers(exercise: Exercise) -> Iterator[Any]:
+    """Right answers with one step changed that end, and fail."""
+    for mutant in islice(drawn(exercise), 5 * WRONG):
+        try:
+            with limited(2.0):
+                answer = mutant.answer()
+                if exercise.grade(answer).status == "failed":
+                    yield answer
+        except TooLong:
+            continue
 
 
-def unexplained(exercise: Exercise, entries: list) -> list:
-    """The wrong answers of the tests that show none of the known mistakes."""
-    answers = (x.answer() if x.made else x.answer for x in entries if not x.passes)
-    failed = ((x, exercise.grade(copy.deepcopy(x))) for x in answers)
-    return [x for x, verdict in failed if verdict.status == "failed" and not verdict.diagnosis]
-
-
-def spread(answers: list) -> list:
-    """At most `MOST` of them, evenly."""
-    return answers[:: -(-len(answers) // MOST) or 1]
-
-
-def checks(name: str, entries: list) -> Checks:
-    """Time the checks of an exercise."""
-    exercise = load(name)
-    patterns = Close  # of numbers: no answers
-    listed = [x.answer for x in exercise.ideas if not isinstance(x.answer, patterns)]
-    right = [exercise.right, *styles.of(name).values()]
-    for answer in (*right, *listed[:1]):
-        exercise.grade(copy.deepcopy(answer))
-    return Checks(
-        of(exercise, right),
-        of(exercise, spread(listed)),
-        of(exercise, spread(unexplained(exercise, entries))),
-    )
-
-
-def tables() -> dict[str, list]:
-    """The answers of the tests that no exercise lists, by exercise."""
-    found = defaultdict(list)
-    for module in pkgutil.iter_modules(unseen.__path__):
-        importlib.import_module(f"unseen.{module.name}")
-        for entry in unseen.ENTRIES.get(module.name, ()):
-            found[entry.exercise].append(entry)
-    return found
-
-
-def row(kind: str, times: dict[str, float], limit: int) -> list:
-    """Median, limit, how many are above it, and the dearest five."""
-    dearest = sorted(times, key=times.get, reverse=True)[:5]
-    above = sum(x > limit for x in times.values())
-    named = ", ".join(f"{name} {times[name]:.0f}" for name in dearest)
-    return [kind, len(times), f"{median(times.values()):.1f}", limit, above, named]
+def row(kind: str, times: dict[str, list[float]]) -> list:
+    """Median and 95 % of all checks, beside their limits, and the dearest five exercises."""
+    every = [x for several in times.values() for x in several]
+    most = quantiles(every, n=20)[-1] if len(every) > 1 else every[0]
+    dearest = sorted((name for name in times if times[name]), key=lambda x: -median(times[x]))[:5]
+    named = ", ".join(f"{name} {median(times[name]):.0f}" for name in dearest)
+    middle, last = LIMITS[kind]
+    return [kind, len(every), f"{median(every):.1f}", middle, f"{most:.0f}", last, named]
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    entries, found = tables(), {}
+    found: dict[str, dict[str, list[float]]] = {kind: {} for kind in LIMITS}
     for name in sys.argv[1:] or names():
-        if not load(name).left_out():
-            found[name] = checks(name, entries[name])
-            print(name, *(x and round(x, 1) for x in found[name]), flush=True)
+        exercise = load(name)
+        if exercise.left_out():
+            continue
+        for kind, times in zip(LIMITS, (right_times, wrong_times), strict=True):
+            found[kind][name] = times(exercise)
+        print(name, *([round(x) for x in found[kind][name]] for kind in LIMITS), flush=True)
+    rows = [row(kind, found[kind]) for kind in LIMITS]
     if sys.argv[1:]:
-        return
-    columns = (
-        {name: x[k] for name, x in found.items() if x[k] is not None} for k in range(len(LIMITS))
-    )
+        return print(*rows, sep="\n")
     write_table(
         "checking",
         caption="Milliseconds of a check, by kind of answer",
-        note="CPU time on one thread, by benchmarks/checking.py: the median over the answers of each exercise, then over "
-        "the exercises. Models that are trained are given ready-made; the first check of an exercise in a process takes longer.",
-        columns=["answer", "exercises", "median", "limit", "exercises above it", "dearest five"],
-        rows=[row(*each) for each in zip(LIMITS, columns, LIMITS.values(), strict=True)],
-    )  # fmt: skip
+        note="CPU time on one thread, by benchmarks/checking.py: of all right answers, and of right ones with one step "
+        "changed, the first time that a wrong answer to this exercise is met. Models that are trained are given ready-made.",
+        columns=["answer", "checks", "median", "limit", "95 %", "limit of 95 %", "dearest five"],
+        rows=rows,
+    )
+    return None
 
 
 if __name__ == "__main__":
