@@ -28,8 +28,11 @@ help:
 	@echo "make exercises          write student notebooks and cards from the masters"
 	@echo "make bootstrap          write the cell that installs the course into every notebook"
 	@echo "make renumber           number the chapters as _toc.yml orders them"
-	@echo "make new NAME=strided   stubs for a new mechanism, from the equation to the exercises;"
+	@echo "make new NAME=strided   stubs for a new mechanism, from the equation to the exercises:"
 	@echo "                        KIND=mask, score or variant, EXERCISES=3 (default: variant, 1)"
+	@echo "                        AFTER=sinks: its chapter stands behind that one (default: before the capstone)"
+	@echo "                        EXERCISES=0: no chapter; CHAPTER=masks: that one; FAMILY=linear: the file of spec/"
+	@echo "make new KIND=exercise NAME=blind_spot CHAPTER=masks    stubs for an exercise alone"
 	@echo "make bench              measure the figures that the book shows"
 	@echo "make dist               build the wheel and the sdist, install each, solve an exercise with it"
 	@echo "make repository URL=... point the notebooks at your fork"
@@ -119,8 +122,9 @@ renumber: $(READY)
 	$(BIN)/python tools/make_exercises.py
 
 new: $(READY)
-	@test -n "$(NAME)" || { echo "Name it: make new NAME=strided (KIND=mask, score or variant; EXERCISES=3)"; exit 1; }
-	$(BIN)/python tools/new.py $(or $(KIND),variant) --exercises $(or $(EXERCISES),1) -- $(NAME)
+	@test -n "$(NAME)" || { echo "Name it: make new NAME=strided; make help lists the rest"; exit 1; }
+	$(BIN)/python tools/new.py $(or $(KIND),variant) --exercises $(or $(EXERCISES),1) $(CHAPTER:%=--chapter %) \
+		$(AFTER:%=--after %) $(FAMILY:%=--family %) -- $(NAME)
 	$(BIN)/python tools/make_exercises.py
 
 # The libraries that `window.py`, `global_local.py`, `scores.py` and `linear.py` compare with; nothing else needs them.

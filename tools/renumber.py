@@ -71,7 +71,7 @@ def with_exercises(toc: str, root: Path) -> str:
 
     def below(found: re.Match) -> str:
         dent, number, name = found.groups()
-        if not list(root.glob(f"exercises/[0-9][0-9]_{name}.ipynb")):
+        if not list(root.glob(f"exercises/solutions/[0-9][0-9]_{name}.ipynb")):
             return found[0]
         return f"{found[0]}\n{dent}  sections:\n{dent}    - file: exercises/{number}_{name}"
 

@@ -1,129 +1,53 @@
-"""What `make new` writes: the texts of tools/stubs/ with a name in them, and the lines that other files get."""
+"""The code that `make new` writes: definitions, functions, cases and exercises."""
 
-import re
-from dataclasses import dataclass
 from pathlib import Path
-from string import Template
 
-STUBS = Path(__file__).resolve().parent / "stubs"
-KINDS = {  # what differs between the kinds in the texts that they share
-    "mask": {
-        "function_file": "attncourse/masks.py",
-        "family": "sparse",
-        "imports": "attention, masks, spec",
-        "step": '"mask"',
-        "changes": "[mask]{.step}",
-        "judge": "Calls(spec.$name, cases, gradients=False)",
-    },
-    "score": {
-        "function_file": "attncourse/scores.py",
-        "family": "scores",
-        "imports": "attention, scores, spec",
-        "step": '"modify"',
-        "changes": "[modify]{.step}",
-        "judge": "Calls(definition, cases)",
-    },
-    "variant": {
-        "function_file": "attncourse/variants/$name.py",
-        "family": "dense",
-        "imports": "attention, spec",
-        "step": "",
-        "changes": "TODO",
-        "judge": "Calls(definition, cases)",
-    },
-}
+from stub_words import New, behind, longer, rendered
+
 MODULES = r'^MODULES = \{.*\n(    "\w+": "[\w.]+",\n)+'
-ROUND = ("Implement", "Predict", "Repair", "Measure")  # the kinds of exercises, one after the other
-FUNCTION = {"worth": "3 points", "difficulty": "2", "minutes": "20"}
-NUMBER = {"worth": "1 point", "difficulty": "2", "minutes": "10", "judge": "Number(number)"}
 
 
-@dataclass(frozen=True)
-class Mechanism:
-    """What is new: a mask, a score or a variant, its chapter, and how many exercises it has."""
-
-    kind: str
-    name: str
-    number: int
-    exercises: int
-
-    @property
-    def words(self) -> dict[str, str]:
-        title = self.name.replace("_", " ").capitalize()
-        words = {"name": self.name, "title": title, "lower": title.lower()}
-        words |= {"number": str(self.number), "stem": f"{self.number:02}_{self.name}"}
-        return words | {k: Template(x).substitute(words) for k, x in KINDS[self.kind].items()}
-
-    @property
-    def tasks(self) -> list[dict[str, str]]:
-        """The words of each exercise, with the folder of its stubs; the first is called like the mechanism."""
-        made = []
-        for k in range(self.exercises):
-            kind, again = ROUND[k % len(ROUND)], k // len(ROUND)
-            ending = f"_{again + 1}" if again else ""
-            name = f"{kind.lower()}_{self.name}{ending}" if k else self.name
-            numeric = kind in ("Predict", "Measure")
-            made.append(
-                self.words
-                | {"exercise": name, "exercise_title": name.replace("_", " ").capitalize()}
-                | {"path": f"attncourse/grading/exercises/{self.name}/{name}.py"}
-                | {"folder": "number" if numeric else self.kind, "kind": kind, "place": str(k + 1)}
-                | (NUMBER if numeric else FUNCTION)
-            )
-        return made
-
-
-def rendered(stub: str, words: dict[str, str]) -> str:
-    """The text of a file of tools/stubs/ with these words in it."""
-    return Template((STUBS / stub).read_text(encoding="utf-8")).substitute(words)
-
-
-def behind(path: Path, *additions: tuple[str, str]) -> str:
-    """The text of a file with lines added: each addition is (what they follow, the lines).
-
-    Raises:
-        ValueError: there is nothing that they could follow.
-    """
-    text = path.read_text(encoding="utf-8")
-    for pattern, lines in additions:
-        places = list(re.finditer(pattern, text, re.MULTILINE))
-        if not places:
-            raise ValueError(
-                f"{path} needs a place for {lines.strip()!r}, behind {pattern}; add one"
-            )
-        text = text[: places[-1].end()] + lines + text[places[-1].end() :]
-    return text
-
-
-def texts(new: Mechanism, root: Path) -> dict[Path, str]:
-    """Every Python file to write or to change, with its text."""
-    words, package = new.words, root / "attncourse"
-    exercises, support = package / "grading" / "exercises", root / "tests" / "support"
-    definitions, function = package / "spec", root / words["function_file"]
-    spec = definitions / f"{words['family']}.py"
+def mechanism(new: New, root: Path) -> dict[Path, str]:
+    """The definition, the function and the cases of a mechanism."""
+    words, support = new.words, root / "tests" / "support"
+    spec = root / "attncourse" / "spec" / f"{words['family']}.py"
+    function = root / words["function_file"]
     written = {
-        spec: spec.read_text(encoding="utf-8") + rendered(f"{new.kind}/spec.py.txt", words),
-        definitions / "__init__.py": behind(
-            definitions / "__init__.py",
-            (rf"spec\.{spec.stem} import \(\n", f"    {new.name},\n"),
-        ),
-        function: rendered(f"{new.kind}/function.py.txt", words),
+        spec: longer(spec, f"{new.kind}/spec.py.txt", words),
+        function: longer(function, f"{new.kind}/function.py.txt", words),
         support / "cases" / f"{new.name}.py": rendered(f"{new.kind}/cases.py.txt", words),
-        exercises / "__init__.py": behind(
-            exercises / "__init__.py",
-            (r'CHAPTERS = \((\n    "(?!capstone)\w+",)+\n', f'    "{new.name}",\n'),
-        ),
-        exercises / new.name / "__init__.py": rendered(
-            "order.py.txt",
-            words | {"order": "\n".join(f'    "{x["exercise"]}",' for x in new.tasks)},
-        ),
     }
-    if function.exists():  # masks and scores share a file
-        written[function] = function.read_text(encoding="utf-8") + written[function]
-    else:
+    if not function.exists():  # masks and scores share a file
         modules = support / "mutants" / "package.py"
         written[modules] = behind(modules, (MODULES, f'    "{new.name}": "variants.{new.name}",\n'))
-    for task in new.tasks:
-        stub = rendered(f"{task['folder']}/exercise.py.txt", task)
-        written[root / task["path"]] = stub + rendered("exercise_end.py.txt", task)
     return written
+
+
+def exercises(new: New, root: Path) -> dict[Path, str]:
+    """The files of the exercises, their right answers, and the lists in which they stand."""
+    folder = root / "attncourse" / "grading" / "exercises"
+    order, styles = folder / new.chapter / "__init__.py", root / "tests" / "exercises" / "styles"
+    listed, module = (
+        "".join(f'    "{x["exercise"]}",\n' for x in new.tasks),
+        styles / f"{new.chapter}.py",
+    )
+    written = {root / x["path"]: rendered(f"{x['folder']}/exercise.py.txt", x) for x in new.tasks}
+    written[module] = "" if module.exists() else rendered("styles.py.txt", new.words)
+    written[module] = (module.read_text("utf-8") if module.exists() else "") + written[module]
+    for task in new.tasks:
+        kind = "number" if task["folder"] == "number" else "function"
+        written[module] += rendered(f"styles_{kind}.py.txt", task)
+    if order.exists():
+        return written | {order: behind(order, (r'ORDER = \(\n(    "\w+",\n)+', listed))}
+    chapters = folder / "__init__.py"
+    line = (r'CHAPTERS = \((\n    "(?!capstone)\w+",)+\n', f'    "{new.name}",\n')
+    return written | {
+        order: rendered("order.py.txt", new.words | {"order": listed.rstrip()}),
+        chapters: behind(chapters, line),
+    }
+
+
+def texts(new: New, root: Path) -> dict[Path, str]:
+    """Every Python file to write or to change, with its text."""
+    made = {} if new.kind == "exercise" else mechanism(new, root)
+    return made | (exercises(new, root) if new.exercises else {})

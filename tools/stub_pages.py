@@ -1,33 +1,46 @@
-"""What a reader sees of a new mechanism: its chapter, its exercises, and the lines on the pages that list them."""
+"""What a reader sees of what is new: the chapter, its exercises, and the lines on the pages that list them."""
 
 import re
 from pathlib import Path
 
 import bootstrap
+import cell_ids
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from run_notebooks import NOTEBOOK_METADATA
-from stub_files import Mechanism, behind, rendered
+from stub_words import New, behind, longer, rendered
 
 CODE = re.compile(r"^```python([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-ENTRY = r"^ *- file: chapters/\d\d_\w+\n(?: *sections:\n)?(?: *- file: exercises/\w+\n)*"
-MAP_ROW = r"^\| \[.*\]\(chapters/\d\d_\w+\.ipynb\).*\n"
+MAP_ROW = r"^\| \[.*\]\(chapters/{}\.ipynb\).*\n"
+COUNTS = re.compile(r"\b([A-Z][a-z]+) exercises?, (\d+) points?\b")
+WORDS = [
+    "No",
+    "One",
+    "Two",
+    "Three",
+    "Four",
+    "Five",
+    "Six",
+    "Seven",
+    "Eight",
+    "Nine",
+    "Ten",
+    "Eleven",
+    "Twelve",
+]
 
 
-def notebook(text: str, root: Path) -> str:
-    """The notebook of a Markdown text: a cell for each section and for each block of Python.
+def cells(text: str) -> list:
+    """The cells of a Markdown text: one for each section and for each block of Python.
 
     The words behind ```` ```python ```` are the tags of its cell.
     """
-    first = new_code_cell(bootstrap.rendered(root), metadata={"tags": ["bootstrap", "remove-cell"]})
     texts, blocks = CODE.split(text)[::3], CODE.findall(text)
-    cells = _prose(texts[0])
-    cells.insert(1, first)
+    made = _prose(texts[0])
     for (words, code), after in zip(blocks, texts[1:], strict=True):
         tags = {"tags": words.split()} if words.split() else {}
-        cells += [new_code_cell(code.strip(), metadata=tags), *_prose(after)]
-    made = new_notebook(cells=cells, metadata=NOTEBOOK_METADATA)
-    return nbformat.writes(made) + "\n"
+        made += [new_code_cell(code.strip(), metadata=tags), *_prose(after)]
+    return made
 
 
 def _prose(text: str) -> list:
@@ -35,13 +48,53 @@ def _prose(text: str) -> list:
     return [new_markdown_cell(x.strip()) for x in sections if x.strip()]
 
 
-def master(new: Mechanism) -> str:
-    """The Markdown text of the exercises with their solutions."""
+def notebook(text: str, root: Path) -> str:
+    """A new notebook of a Markdown text."""
+    first = new_code_cell(bootstrap.rendered(root), metadata={"tags": ["bootstrap", "remove-cell"]})
+    title, *rest = cells(text)
+    made = new_notebook(cells=[title, first, *rest], metadata=NOTEBOOK_METADATA)
+    return nbformat.writes(made) + "\n"
+
+
+def statements(new: New) -> str:
+    """The Markdown text of the new exercises: cards, statements, solutions, checks and hints."""
     parts = ("task_begin.md", "{folder}/task.md", "task_end.md")
-    exercises = "".join(rendered(part.format(**x), x) for x in new.tasks for part in parts)
-    points = str(sum(int(x["worth"].split()[0]) for x in new.tasks))
-    count = {"count": str(new.exercises), "points": points, "exercises": exercises}
-    return rendered("master.md", new.words | count)
+    return "".join(rendered(part.format(**x), x) for x in new.tasks for part in parts)
+
+
+def counted(exercises: int, points: int) -> str:
+    """How a notebook begins: "Five exercises, 13 points"."""
+    one, few = "s" * (exercises != 1), "s" * (points != 1)
+    count = WORDS[exercises] if exercises < len(WORDS) else str(exercises)
+    return f"{count} exercise{one}, {points} point{few}"
+
+
+def points(new: New) -> int:
+    """The points of the new exercises."""
+    return sum(int(x["worth"].split()[0]) for x in new.tasks)
+
+
+def master(new: New, root: Path) -> str:
+    """The notebook of the exercises with their solutions: a new one, or that of the chapter with more in it.
+
+    Raises:
+        ValueError: the notebook does not begin with its counts, or has no exercise.
+    """
+    path = root / "exercises" / "solutions" / f"{new.stem}.ipynb"
+    if not path.exists():
+        words = {"count": counted(new.exercises, points(new)), "exercises": statements(new)}
+        return notebook(rendered("master.md", new.words | words), root)
+    made = cell_ids.read(path)
+    first, found = made.cells[0], COUNTS.search(made.cells[0].source)
+    hints = [k for k, x in enumerate(made.cells) if "hints" in x.metadata.get("tags", ())]
+    if not found or found[1] not in WORDS or not hints:
+        raise ValueError(
+            f"{path} needs its counts in the first cell, such as {counted(5, 13)!r}, and hints below an exercise"
+        )
+    now = counted(WORDS.index(found[1]) + new.exercises, int(found[2]) + points(new))
+    first.source = COUNTS.sub(now, first.source, count=1)
+    made.cells[hints[-1] + 1 : hints[-1] + 1] = cells(statements(new))
+    return nbformat.writes(made) + "\n"
 
 
 def letters(term: str) -> str:
@@ -64,19 +117,31 @@ def with_term(path: Path, term: str) -> str:
     return head + mark + "\n\n".join(entries) + end + tail
 
 
-def pages(new: Mechanism, root: Path) -> dict[Path, str]:
-    """Every notebook and page to write or to change, with its text."""
+def chapter(new: New, root: Path) -> dict[Path, str]:
+    """A new chapter, and the lines on the pages that list chapters."""
     words, toc, index = new.words, root / "_toc.yml", root / "index.md"
-    name, glossary = f"{words['stem']}.ipynb", root / "chapters" / "glossary.md"
-    entry = rendered("toc_entry.txt", words)
-    written = {
-        root / "chapters" / name: notebook(rendered("chapter.md", words), root),
-        root / "exercises" / "solutions" / name: notebook(master(new), root),
-        toc: behind(toc, (ENTRY, entry)),
-        index: behind(index, (MAP_ROW, rendered("map_row.md", words))),
+    glossary, row = root / "chapters" / "glossary.md", MAP_ROW.format(rf"\d\d_{new.after}")
+    if not re.search(row, index.read_text(encoding="utf-8"), re.MULTILINE):
+        row = MAP_ROW.format(r"\d\d_\w+")  # a chapter may be in no row
+    entry = (
+        rf"^ *- file: chapters/\d\d_{new.after}\n(?: *sections:\n)?(?: *- file: exercises/\w+\n)*"
+    )
+    return {
+        root / "chapters" / f"{new.stem}.ipynb": notebook(rendered("chapter.md", words), root),
+        toc: behind(toc, (entry, rendered("toc_entry.txt", words))),
+        index: behind(index, (row, rendered("map_row.md", words))),
         glossary: with_term(glossary, words["lower"]),
     }
+
+
+def pages(new: New, root: Path) -> dict[Path, str]:
+    """Every notebook and page to write or to change, with its text."""
+    written = {}
+    if new.exercises:
+        written[root / "exercises" / "solutions" / f"{new.stem}.ipynb"] = master(new, root)
+    if new.after:
+        written |= chapter(new, root)
     if new.kind == "variant":
         api = root / "chapters" / "api_mechanism.md"
-        written[api] = api.read_text(encoding="utf-8") + rendered("api.md", words)
+        written[api] = longer(api, "api.md", new.words)
     return written
