@@ -23,24 +23,14 @@ def changed_input(asked: Asked) -> str:
 
 def lost_gradient(asked: Asked) -> str:
     """The inputs that no gradient reaches, in any call."""
-    if asked.wrong:
-        return ""
-    of = [what for what in asked.expected if GRADIENT in what and what in asked.seen]
-    names = dict.fromkeys(what.rpartition(GRADIENT)[2] for what in of)
-    lost = [
-        name
-        for name in names
-        if _lost(asked, [what for what in of if what.endswith(GRADIENT + name)])
-    ]
-    without = " and ".join(lost)
-    return f"{BUT} no gradient flows back to {without}." if without else ""
-
-
-def _lost(asked: Asked, of: list[str]) -> bool:
-    """Is there no gradient wherever the right one is not 0?"""
-    found = [asked.seen[what] for what in of if torch.any(asked.expected[what])]
-    there = (isinstance(g, Raised) or isinstance(g, Tensor) and g.any() for g in found)
-    return bool(found) and not any(there)
+    found: dict[str, list[bool]] = {}
+    for what, right in asked.expected.items():
+        if GRADIENT in what and what in asked.seen and torch.any(right):
+            g = asked.seen[what]
+            there = isinstance(g, Raised) or isinstance(g, Tensor) and bool(g.any())
+            found.setdefault(what.rpartition(GRADIENT)[2], []).append(there)
+    without = " and ".join(name for name, there in found.items() if not any(there))
+    return f"{BUT} no gradient flows back to {without}." if without and not asked.wrong else ""
 
 
 def cut_gradient(asked: Asked) -> str:

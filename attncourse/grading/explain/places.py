@@ -7,54 +7,41 @@ from torch import Tensor
 
 from attncourse.grading.axes import words
 from attncourse.grading.compare import ATOL, RTOL, difference, same
-from attncourse.grading.explain.asked import Asked, axis_names, labels, listed
+from attncourse.grading.explain.asked import Asked, Wrong, axis_names, labels, listed
 from attncourse.grading.explain.relations import one_factor
 from attncourse.grading.explain.steps import ALL_MADE, missing_step
 
 
+def _by_result(asked: Asked) -> list[list[Wrong]]:
+    """The calls in which each result is wrong; [] unless all calls give as many as they should."""
+    both = [x for call in asked.calls for x in (call.expected, call.seen)]
+    if len({len(x) if isinstance(x, tuple) else None for x in both}) != 1:
+        return []
+    several = range(len(both[0])) if isinstance(both[0], tuple) else ()
+    return [[x for x in asked.calls if difference(x.expected[k], x.seen[k])] for k in several]
+
+
 def wrong_results(asked: Asked) -> str:
     """Which of several results are right in all calls, and in which calls the others are wrong."""
-    calls = asked.calls
-    several = [x for x in calls if isinstance(x.expected, tuple)]
-    if not several or len(several) != len(calls):
-        return ""
-    count = len(calls[0].expected)
-    if not all(
-        isinstance(x.seen, tuple) and len(x.seen) == len(x.expected) == count for x in calls
-    ):
-        return ""
-    names = asked.exercise.results or [f"result {k + 1}" for k in range(count)]
-    wrong = {
-        name: [x for x in calls if difference(x.expected[k], x.seen[k])]
-        for k, name in enumerate(names)
-    }
-    factors = {
-        name: one_factor([(x.expected[k], x.seen[k]) for x in wrong[name]])
-        for k, name in enumerate(names)
-    }
-    right = [name for name, of in wrong.items() if not of]
-    everywhere = all(len(of) == len(calls) for of in wrong.values())
-    if len(right) == count or not right and everywhere and not any(factors.values()):
+    calls, wrong = asked.calls, _by_result(asked)
+    names = asked.exercise.results or [f"result {k + 1}" for k in range(len(wrong))]
+    factors = [one_factor([(x.expected[k], x.seen[k]) for x in of]) for k, of in enumerate(wrong)]
+    each = list(zip(names, wrong, factors, strict=True)) if wrong else []
+    right = [name for name, of, _ in each if not of]
+    everywhere = all(len(of) == len(calls) for of in wrong)
+    if len(right) == len(wrong) or not right and everywhere and not any(factors):
         return ""
     good = f"Right in all calls: {' and '.join(right)}. " if right else ""
-    bad = [_how_wrong(name, wrong[name], calls, factors[name]) for name in names if wrong[name]]
+    bad = [_how_wrong(name, of, calls, factor) for name, of, factor in each if of]
     return f"{good}Not right: {'; '.join(bad)}."
 
 
 def some_right(asked: Asked) -> str:
     """Which of several results are right in all calls, and which step of the others is not made."""
-    if 2 * len(asked.wrong) <= len(asked.calls):
+    right = [k for k, of in enumerate(_by_result(asked)) if not of]
+    if 2 * len(asked.wrong) <= len(asked.calls) or not right:
         return ""
-    says = wrong_results(asked)
-    if not says.startswith("Right"):
-        return ""
-    count = len(asked.calls[0].expected)
-    right = [
-        k
-        for k in range(count)
-        if not any(difference(x.expected[k], x.seen[k]) for x in asked.calls)
-    ]
-    step = missing_step(asked, right)
+    says, step = wrong_results(asked), missing_step(asked, right)
     return f"{says} {'' if step.endswith(ALL_MADE) else step}".strip()
 
 
