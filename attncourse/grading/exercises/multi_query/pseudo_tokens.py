@@ -72,13 +72,11 @@ EXERCISE = Exercise(
     asks_for="layer",
     measures=("gradients", "parameters"),
     ideas=[
-        RIGHT.but(
-            "The values are taken first; the first head_dim rows of kv_proj make the key.",
-            **RIGHT.reads(kv=lambda layer, x: halves(layer, x)[::-1]),
-        ),
-        RIGHT.but(
-            "Keys and values are interleaved; the first head_dim rows of kv_proj make the key.",
-            **RIGHT.reads(kv=lambda layer, x: [layer.kv_proj(x)[..., k::2] for k in (0, 1)]),
-        ),
+        RIGHT.but(f"{says}; the first head_dim rows of kv_proj make the key.", **RIGHT.reads(kv=kv))
+        for says, kv in (
+            ("The values are taken first", lambda layer, x: halves(layer, x)[::-1]),
+            ("Keys and values are interleaved",
+             lambda layer, x: [layer.kv_proj(x)[..., k::2] for k in (0, 1)]),
+        )
     ],
-)
+)  # fmt: skip

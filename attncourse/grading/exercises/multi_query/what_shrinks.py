@@ -59,12 +59,9 @@ EXERCISE = Exercise(
     explain=(wrong_factors,),
     asks_for="number",
     ideas=[
-        Mistake("Not everything shrinks by the number of heads: only the cache does.",
-                (8, 8, 8, 8)),
         Mistake("Keys and values both shrink by 8; together they shrink by 8 as well, not by 16.",
                 (16, 16 / 9, 1, 1)),
         Mistake("This is multi-query divided by multi-head; the other way round is asked.",
                 (1 / 8, 9 / 16, 1, 1)),
-        Mistake("A number that stays has factor 1, not 0.", (8, 16 / 9, 0, 0)),
     ],
 )  # fmt: skip
