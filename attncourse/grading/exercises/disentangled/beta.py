@@ -41,9 +41,7 @@ LOOKS = (  # of the first three gradients: what they are, and the numbers
     ("are v - output; they lack the weight of the key", V - W @ V),
     ("are w (1 - w) v; the weights of the other keys shrink, too", W * (1 - W) * V),
     ("are the weights; by these the output moves when a value moves, not a score", W),
-    ("are the values", V),
     ("are 0; a score does move the output", 0 * V),
-    ("have the opposite order", FIRST.flip(0)),
     ("have the opposite signs: more of the score of the largest value raises the output", -FIRST),
     ("stand one place late: beta comes last", FIRST.roll(1).mul(torch.tensor([0, 1, 1]))),
 )
