@@ -6,7 +6,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from attncourse import spec
 from attncourse.grading.callable import no_function
 from attncourse.grading.compare import difference
 from attncourse.grading.exercise import Case, Exercise, Facts
@@ -23,19 +22,11 @@ CALLS = (  # special, b n width, rows of w_q and of w_k, a factor on x, num_head
 )
 
 
-def trained(x, w_q, w_k, w_v, w_o, num_heads, num_kv_heads):
-    """What the checkpoint computed: the KV heads are dealt out, h % G."""
-    q = spec.split_heads(x @ w_q.T, num_heads)
-    k, v = (spec.split_heads(x @ w.T, num_kv_heads) for w in (w_k, w_v))
-    of = [h % num_kv_heads for h in range(num_heads)]
-    heads = spec.scaled_dot_product_attention(q, k[:, of], v[:, of])[0]
-    return spec.merge_heads(heads) @ w_o.T
-
-
-def contiguous(x, w_q, w_k, w_v, w_o, num_heads, num_kv_heads):
-    """What a layer computes whose neighbouring query heads share a KV head."""
-    heads = num_heads, num_kv_heads, num_kv_heads
-    q, k, v = (split(x @ w.T, many) for w, many in zip((w_q, w_k, w_v), heads, strict=True))
+def layer(x, w_q, w_k, w_v, w_o, num_heads, num_kv_heads, strided):
+    """A layer whose KV heads are dealt out, h % G, or shared by neighbouring query heads."""
+    q, k, v = split(x @ w_q.T, num_heads), *(split(x @ w.T, num_kv_heads) for w in (w_k, w_v))
+    if strided:
+        k, v = (y[:, [h % num_kv_heads for h in range(num_heads)]] for y in (k, v))
     return merge(F.scaled_dot_product_attention(q, k, v, enable_gqa=True)) @ w_o.T
 
 
@@ -79,8 +70,8 @@ def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
         if not (wrong := problem((w_q, w_o), new)):
             new = tuple(y.detach().double() for y in new)
             x, k, v = (y.double() for y in (x, w_k, w_v))
-            before = trained(x, w_q.double(), k, v, w_o.double(), *heads)
-            if difference(before, contiguous(x, new[0], k, v, new[1], *heads)):
+            before = layer(x, w_q.double(), k, v, w_o.double(), *heads, strided=True)
+            if difference(before, layer(x, new[0], k, v, new[1], *heads, strided=False)):
                 wrong = heads_of((w_q, w_o), new, *heads)
             elif not all(map(torch.equal, given, (w_q, w_o))):
                 wrong = "the checkpoint itself is changed; make new matrices"
