@@ -5,7 +5,6 @@ Where none shows the same, the explainers look at what came back (`attncourse.gr
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,12 +14,12 @@ from attncourse.grading.changes import slips_of
 from attncourse.grading.compare import Raised, difference, plain, plainly_apart
 from attncourse.grading.dataflow import Dataflow
 from attncourse.grading.explain import explain
-from attncourse.grading.explain.asked import OUTPUT, Asked, Wrong
+from attncourse.grading.explain.asked import Asked, Wrong
 from attncourse.grading.explain.steps import first_missing, made_values
 from attncourse.grading.judges import Calls
 from attncourse.grading.mistake import Mistake
 from attncourse.grading.mistakes import mistakes_of
-from attncourse.grading.observe import calls_of, observe_call
+from attncourse.grading.observe import output_of
 from attncourse.grading.recipe import Recipe
 
 MOST = 200  # slips that are tried
@@ -103,22 +102,23 @@ class Diagnosis:
         slips, place, right = self.slips, first_missing(asked) if self.slips else None, asked.right
         if place is not None and place < len(right):
             near = set(right[place].by or (right[place].called,))
-            made = {x for v in right if v.called in made_values(asked) for x in v.by or (v.called,)}
+            there = made_values(asked)
+            made = {x for v in right if v.called in there for x in v.by or (v.called,)}
             slips = [x for x in slips if not made - near >= x.mistake.steps.keys()]
             slips = sorted(slips, key=lambda x: not near & x.mistake.steps.keys())
         small = asked.smallest if type(asked.judge) is Calls else None
+        mark = small and fingerprint(small.seen)
         for slip in slips[:MOST]:
-            if small is None or self._looks_like(slip, small):
+            if small is None or self._looks_like(slip, small, mark):
                 yield slip
 
-    def _looks_like(self, slip: Shown, call: Wrong) -> bool:
-        """Does the slip give the same in this call?"""
+    def _looks_like(self, slip: Shown, call: Wrong, mark: Any) -> bool:
+        """Does the slip give the same in this call, whose output has this fingerprint?"""
         if (key := (id(slip), call.label)) not in self._looks:
-            made = next(calls_of(slip.mistake.answer, [replace(call.case, gradients=False)], False))
-            found = dict(observe_call(made, []))[f"{call.label}{OUTPUT}"]
+            found = output_of(slip.mistake.answer, call.case)
             self._looks[key] = found, fingerprint(found)
-        found, mark = self._looks[key]
-        return alike(mark, fingerprint(call.seen)) and not difference(found, call.seen)
+        found, its = self._looks[key]
+        return alike(its, mark) and not difference(found, call.seen)
 
     def _shown(self, mistake: Mistake) -> Shown:
         return Shown(self.exercise.judge.observe(mistake.answer, self.seed), mistake)

@@ -131,17 +131,19 @@ class Asked:
 
     @cached_property
     def smallest(self) -> Wrong | None:
-        """Of the wrong calls, or else of all, the one with fewest numbers; None without cases."""
+        """Of the wrong calls, or else of all, the one with fewest steps; None without cases."""
         calls = [call for call in self.wrong or self.calls if call.case]
-        return min(calls, key=lambda call: _size(call.case), default=None)
+        return min(calls, key=lambda x: (len(self._values(x.case)), _size(x.case)), default=None)
 
     @cached_property
     def right(self) -> list[Any]:
         """The named values of the right answer in the largest wrong call, in their order."""
-        values, case = getattr(self.exercise.right, "values", None), self.largest
-        if values is None or case is None:
-            return []
-        found = run(lambda: values(*case.args, **case.kwargs))
+        return self._values(self.largest) if self.largest else []
+
+    def _values(self, case: Case) -> list[Any]:
+        """The named values of the right answer in a call; none where it names none."""
+        values = getattr(self.exercise.right, "values", None)
+        found = run(lambda: values(*case.args, **case.kwargs)) if values else []
         return [] if isinstance(found, Raised) else found
 
 

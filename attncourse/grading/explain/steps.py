@@ -25,12 +25,15 @@ ALL_MADE = "look at what is made of them, and returned."
 
 
 class TensorsMade(TorchDispatchMode):
-    """Keeps all tensors that operations return, by how many numbers they have."""
+    """Keeps all tensors that operations return, by how many numbers they have, then by shape."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: dict[int, list[Tensor]] = defaultdict(list)
+        self.kept: dict[int, dict[torch.Size, list[Tensor]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
         self.count = 0
+        self._joined: dict[tuple, Tensor] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -44,25 +47,34 @@ class TensorsMade(TorchDispatchMode):
         for x in out if isinstance(out, tuple | list) else (out,):
             if plain(x) and self.count + x.numel() <= MOST:
                 self.count += x.numel()
-                self.kept[x.numel()].append(_finite(x).clone())
+                self.kept[x.numel()][x.shape].append(_finite(x).clone())
         return out
 
     def has(self, value: Tensor) -> bool:
         """Is there a tensor of these numbers, in the same places if it has the same shape?"""
-        return any(
-            _close(x, value)
-            if x.shape == value.shape
-            else _close(x.flatten().sort().values, value.flatten().sort().values)
-            for x in self.kept.get(value.numel(), ())
-        )
+        numbers = value.flatten()
+        for shape in self.kept.get(value.numel(), ()):
+            same_shape = shape == value.shape
+            wanted = numbers if same_shape else numbers.sort().values
+            if _close(self._together(shape, not same_shape), wanted).any():
+                return True
+        return False
+
+    def _together(self, shape: torch.Size, in_order: bool) -> Tensor:
+        """All tensors of a shape as rows, each of them sorted where only the numbers count."""
+        if (shape, in_order) not in self._joined:
+            rows = torch.stack([x.flatten() for x in self.kept[shape.numel()][shape]])
+            self._joined[shape, in_order] = rows.sort().values if in_order else rows
+        return self._joined[shape, in_order]
 
 
 def _finite(x: Tensor) -> Tensor:
     return x.detach().double().nan_to_num(7e77, 1e300, -1e300)
 
 
-def _close(x: Tensor, y: Tensor) -> bool:
-    return bool(((x - y).abs() <= NEAR * (1 + y.abs())).all())
+def _close(rows: Tensor, wanted: Tensor) -> Tensor:
+    """Which of the rows have these numbers."""
+    return ((rows - wanted).abs() <= NEAR * (1 + wanted.abs())).all(-1)
 
 
 def missing_step(asked: Asked, right: Sequence[int] = ()) -> str:
@@ -172,8 +184,9 @@ def found(value: Any, made: TensorsMade, known: list[Tensor]) -> bool | None:
     if not plain(value):
         return False
     number = _finite(value)
-    if len(number.unique()) < FEWEST or any(
-        x.shape == (number.numel(),) and _close(x, number.flatten().sort().values) for x in known
+    ordered = number.flatten().sort().values
+    if len(ordered.unique_consecutive()) < FEWEST or any(
+        x.shape == ordered.shape and _close(x, ordered) for x in known
     ):
         return None
     if made.has(number):
