@@ -20,7 +20,11 @@ CARD = Card(
 
 
 def tiny(
-    judge: Judge, right: Any = None, ideas: Sequence[Mistake] = (), answer: str = "answer", **further: Any
+    judge: Judge,
+    right: Any = None,
+    ideas: Sequence[Mistake] = (),
+    answer: str = "answer",
+    **further: Any,
 ) -> Exercise:
     """One point for what this judge takes for right."""
     return Exercise(
