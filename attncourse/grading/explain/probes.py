@@ -102,6 +102,8 @@ def doubled(*arguments: float, result: int = 0) -> Callable[[Asked], str]:
         if wrong:
             return f"{it[:1].upper()}{it[1:]} is multiplied by other numbers: {'; '.join(wrong)}."
         given = ", ".join(f"{name}={x:,}" for name, x in zip(names, arguments, strict=True))
+        if abs(seen / right + 1) < NEAR:
+            return f"With {given} {it} is right but for the sign."
         if abs(seen / right - 1) > NEAR:
             return f"With {given} {it} is {seen / right:.4g} times the right number."
         off = f"{it} is {seen:,.10g} instead of {right:,.10g}: look at the rounding"
