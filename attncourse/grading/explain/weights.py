@@ -54,8 +54,8 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
         return says
     if factor := _sharper(right, seen):
         return (
-            f"The weights are those of scores {factor:.4g} times as large as they should be: "
-            "look at the scale."
+            f"{where} the weights are those of scores {factor:.4g} times as large as they should "
+            "be: look at the scale."
         )
     if (says := _exchanged(right, seen)) != "":
         return f"{where} {says}"

@@ -54,8 +54,8 @@ OWN = (
     ("first positions are", "The first positions of a text find no key that they may read, and "
      "become NaN. Cut what is handed on, not the keys of the scores; the mask makes the "
      "window, and a token reads itself."),
-    ("it is as large", "The cache is as large as that of multi-head attention, or larger; heads "
-     "that share keys and values are repeated after the cache, not before it."),
+    ("it is as large", "The cache is as large as that of multi-head attention, or larger. Where "
+     "heads share keys and values, repeat these after the cache, not before it."),
     ("it is smaller", "The cache is smaller than that of multi-head attention, but larger than "
      "half of it, layers * length * embed_dim numbers: keep fewer tokens of a window, fewer shared "
      "heads, or a smaller vector."),
