@@ -1,5 +1,7 @@
 """Exercise evict: what stays in a cache with sinks when new tokens come."""
 
+import itertools
+
 import torch
 
 from attncourse.grading.compare import plain
@@ -63,19 +65,24 @@ def numbers(found, every) -> list | None:
 
 
 def tokens_there(asked: Asked) -> str:
-    """Which tokens stayed in the first wrong call, and which should have."""
-    for call in asked.wrong:
-        keys, values, new_keys, new_values, *sizes = call.case.args
-        if not isinstance(call.seen, tuple) or len(call.seen) != 2:
+    """Which tokens stayed in the first two wrong calls, and which should have: two show a rule."""
+    told = filter(None, map(tokens_of, asked.wrong))
+    return " ".join(itertools.islice(told, 2))
+
+
+def tokens_of(call) -> str:
+    """Which tokens stayed in this call, where tokens can be told apart."""
+    keys, values, new_keys, new_values, *sizes = call.case.args
+    if not isinstance(call.seen, tuple) or len(call.seen) != 2:
+        return ""
+    right = stay(keys.size(2), new_keys.size(2), *sizes)
+    all_of = torch.cat([keys, new_keys], 2), torch.cat([values, new_values], 2)
+    for name, found, every in zip(("keys", "values"), call.seen, all_of, strict=True):
+        if (tokens := numbers(found, every)) is None:
             return ""
-        right = stay(keys.size(2), new_keys.size(2), *sizes)
-        all_of = torch.cat([keys, new_keys], 2), torch.cat([values, new_values], 2)
-        for name, found, every in zip(("keys", "values"), call.seen, all_of, strict=True):
-            if (tokens := numbers(found, every)) is None:
-                return ""
-            if tokens != right:
-                says = f"tokens {right} should be there; the {name} are those of {tokens}"
-                return f"{call.label}: {says}."
+        if tokens != right:
+            says = f"tokens {right} should be there; the {name} are those of {tokens}"
+            return f"{call.label}: {says}."
     return ""
 
 
