@@ -23,16 +23,24 @@ def slips_of(right: Dataflow, case: Case) -> list[Mistake]:
     bound = signature(right.steps).bind(*case.args, **case.kwargs).arguments
     given = [named(name, bound[x]) for x, name in right.given.items() if x in bound]
     every = {x.called: x for x in (*given, *right.values(*case.args, **case.kwargs))}
+    result = right(*case.args, **case.kwargs)
+    # Behind a rounding many functions give the same, so whole numbers do not tell which it was.
+    whole = isinstance(result, Tensor) and not result.is_floating_point()
     return [
         right.slip(says, called, change)
         for called, made in every.items()
         if isinstance(made.number, Tensor)
-        for says, change in changes_of(made, called in [x.called for x in given])
+        for says, change in changes_of(made, called in [x.called for x in given], whole)
     ]
 
 
-def changes_of(made: Value, given: bool) -> Found:
-    """What can go wrong with one value: sentences, and the change that each of them says."""
+def changes_of(made: Value, given: bool, whole: bool) -> Found:
+    """What can go wrong with one value: sentences, and the change that each of them says.
+
+    Args:
+        given: is this an argument?
+        whole: are the results whole numbers, or true and false?
+    """
     for letter in made.axes:
         yield from (_of_places if letter in APART else _of_order)(made, letter)
     if made.make is not None:
@@ -49,6 +57,8 @@ def changes_of(made: Value, given: bool) -> Found:
         yield f"{made.called} are 1 too small.", lambda v: v.number - 1
     else:
         yield from _of_numbers(made, given)
+        if not whole:
+            yield from _of_functions(made)
 
 
 def _over(f: Callable, *args: Any, **kwargs: Any) -> Callable[[Value], Tensor]:
@@ -122,7 +132,7 @@ def _of_step(made: Value) -> Found:
 
 
 def _of_numbers(made: Value, given: bool) -> Found:
-    """Floating-point numbers: gradients, signs, functions, limits."""
+    """Floating-point numbers: gradients, signs, factors, and changes in place."""
     x = made.called
     yield (
         f"no gradient flows through {x}: they are detached, or made inside no_grad.",
@@ -137,6 +147,16 @@ def _of_numbers(made: Value, given: bool) -> Found:
     )
     yield f"{x} are twice too large.", lambda v: v.number * 2
     yield f"{x} are half as large as they should be.", lambda v: v.number / 2
+    if given:
+        yield (
+            f"{x} are changed in place, and the caller finds them changed.",
+            lambda v: v.number.mul_(2) / 2,
+        )
+
+
+def _of_functions(made: Value) -> Found:
+    """Floating-point numbers: functions, limits, and a small number that is added."""
+    x = made.called
     yield f"{x} are squared.", _over(torch.square)
     yield f"{x} go through an exponential.", _over(torch.exp)
     yield f"{x} go through a logarithm.", _over(torch.log)
@@ -146,11 +166,6 @@ def _of_numbers(made: Value, given: bool) -> Found:
         yield f"{x} are divided by their sum.", lambda v: v.number / v.number.sum(-1, keepdim=True)
     yield f"{x} are taken from 1.", lambda v: 1 - v.number
     yield f"negative numbers among {x} become 0.", _over(torch.relu)
-    if given:
-        yield (
-            f"{x} are changed in place, and the caller finds them changed.",
-            lambda v: v.number.mul_(2) / 2,
-        )
     for limit in LIMITS:
         says = f"{x} are limited by a number such as {limit:g}; there is no limit."
         for low, high in ((-limit, None), (None, limit)):

@@ -4,6 +4,7 @@ import pytest
 import torch
 from support.tiny import tiny
 
+from attncourse.grading import load
 from attncourse.grading.dataflow import dataflow, named
 from attncourse.grading.exercise import Calls, Counts, Number
 from attncourse.grading.inputs import sized_cases
@@ -218,3 +219,30 @@ def test_a_right_tensor_in_a_parcel_is_told(answer, noticed):
 def test_nothing_is_said_of_what_is_simply_wrong():
     wrong = tiny(TABLES).grade(lambda x: (x * 7).sin() + x.cos())
     assert "numbers differ" in wrong.findings[0]
+
+
+def test_weights_are_not_told_of_a_call_that_raises():
+    """With the identity as values the sizes meet by chance, so a map could be read that the call does not have."""
+
+    def answer(query, keys, values, bandwidth):
+        rows = []
+        for q in query:
+            e = torch.exp(-((q - keys) ** 2).sum(-1) / (2 * bandwidth**2))
+            rows.append((e[:, None] * values).sum(0) / e)
+        return torch.stack(rows)
+
+    verdict = load("kernel_regression").grade(answer)
+    assert "must match the size" in " ".join(verdict.findings)
+    assert "sum to" not in f"{verdict.diagnosis} {verdict.findings}"
+
+
+def test_whole_numbers_are_no_proof_of_a_function():
+    """A share that is always rounded up to 1 was not made by a sigmoid."""
+
+    def answer(distance, buckets, furthest):
+        half, size = buckets // 2, distance.abs()
+        return torch.where(size <= half, size, half + 1) * distance.sign()
+
+    verdict = load("log_bucket").grade(answer)
+    assert verdict.status == "failed"
+    assert "sigmoid" not in f"{verdict.diagnosis} {verdict.findings}"

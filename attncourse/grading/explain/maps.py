@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncourse.grading.compare import difference, plain, same
+from attncourse.grading.compare import Raised, difference, plain, same
 from attncourse.grading.explain.asked import Asked, Wrong, axis_names
 from attncourse.grading.explain.heads import mixed_heads, whose
 from attncourse.grading.explain.steps import missing_step
@@ -81,7 +81,7 @@ def _of_mixed(asked: Asked, behind: str) -> str:
     place = _place(asked, "value")
     if place is None:
         return ""
-    wrong = [x for x in asked.wrong if x.case][:4]
+    wrong = [x for x in asked.wrong if x.case and not isinstance(x.seen, Raised)][:4]
     asks_again = asked.again([_with_identity(x.case, place) for x in wrong])
     for call, (case, *both) in zip(wrong, asks_again, strict=True):
         right, seen = (x[0] if isinstance(x, tuple) and x else x for x in both)

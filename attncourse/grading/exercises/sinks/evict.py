@@ -81,8 +81,8 @@ def tokens_of(call) -> str:
         if (tokens := numbers(found, every)) is None:
             return ""
         if tokens != right:
-            says = f"tokens {right} should be there; the {name} are those of {tokens}"
-            return f"{call.label}: {says}."
+            says = f"tokens {right} should stay; the {name} are those of {tokens}"
+            return f"In the call '{call.label}' {says}."
     return ""
 
 
