@@ -21,7 +21,7 @@ HATCHED = {"mask_then_softmax": 12, "mask_too_late": 12, "mask_rules": 16, "padd
 
 @pytest.mark.parametrize("make", FIGURES.values(), ids=FIGURES)
 def test_a_figure_of_masks_fits_a_phone_and_has_a_text(make):
-    speaks(make, inches=4.5)
+    speaks(make, inches=4.5, letters=60)
 
 
 @pytest.mark.parametrize("name", FIGURES)

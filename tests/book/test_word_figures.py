@@ -31,7 +31,7 @@ FIGURES = {
 
 @pytest.mark.parametrize("make", FIGURES.values(), ids=FIGURES)
 def test_a_phone_shows_it_without_making_it_much_smaller(make):
-    speaks(make, inches=4.2)
+    speaks(make, inches=4.2, letters=60)
 
 
 def test_the_thickest_arc_leads_to_the_largest_weight():

@@ -10,11 +10,11 @@ def texts(figure: Figure) -> list[str]:
     return [x.get_text() for ax in figure.canvas.axes for x in ax.texts if x.get_text()]
 
 
-def speaks(make: Callable[[], Figure], inches: float = 4.6) -> None:
-    """Fail unless a figure is narrow, its alt text has a number, and a second one is equal to the byte."""
+def speaks(make: Callable[[], Figure], inches: float = 4.6, letters: int = 70) -> None:
+    """Fail unless a figure is narrow, its alt text says enough, with a number, and a second one is equal to the byte."""
     figure = make()
     assert figure.canvas.get_figwidth() <= inches, "shrunk to a phone, its letters stay legible"
-    assert len(figure.alt) > 30, figure.alt
+    assert len(figure.alt) > letters, figure.alt
     assert figure.alt.endswith("."), figure.alt
     assert any(letter.isdigit() for letter in figure.alt), figure.alt
     assert figure.png() == make().png(), "equal data, equal bytes"
