@@ -211,18 +211,6 @@ def same(expected: Any, seen: Any, tolerance: float = 1e-3) -> bool:
     return torch.allclose(seen, expected, rtol=tolerance, atol=tolerance * size, equal_nan=True)
 
 
-def plainly_apart(expected: Any, seen: Any) -> bool:
-    """True if a finite number in tensors or tuples is too far off. Quicker than `difference`."""
-    if isinstance(expected, tuple) and isinstance(seen, tuple) and len(expected) == len(seen):
-        return any(map(plainly_apart, expected, seen))
-    if not (plain(expected) and plain(seen)) or expected.shape != seen.shape:
-        return False
-    if expected.device != seen.device:
-        return False
-    off, most = _off(expected.double(), seen.double())
-    return bool((off > most).any())
-
-
 def _short(x: Any) -> str:
     if isinstance(x, Close):
         return _short(x.value)

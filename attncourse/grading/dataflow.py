@@ -1,21 +1,19 @@
-"""A right answer as a dataflow: named values with named axes, from which one-step mistakes follow.
+"""A right answer as a dataflow: it yields its values on the way, each with its name.
 
-    @dataflow(log_decay="the log-decays: b h t")
+    @Dataflow
     def right(log_decay):
-        total = yield named("the running sums: b h t", log_decay.cumsum, dim=-1)
-        pairs = yield named("their differences: b h i j", total[..., :, None] - total[..., None, :])
-        past = yield named("those of the past: b h i j", pairs.masked_fill(later(pairs), -math.inf))
+        total = yield "the running sums", log_decay.cumsum(-1)
+        pairs = yield "their differences", total[..., :, None] - total[..., None, :]
+        past = yield "those of the past", pairs.masked_fill(later(pairs), -math.inf)
         return past.exp()
 
-Called like a function it is the right answer: every value that is yielded comes back as it is. A
-slip sends another one back, so that it differs from the right answer in one step, and its sentence
-follows from the names. What only one exercise can get wrong is written by hand: `Dataflow.but`.
+Called like a function it is the right answer: what is yielded comes back as it is. Its values tell
+an explainer up to which step a wrong answer is right (`explain.steps`).
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, replace
-from inspect import signature
-from typing import Any
+from functools import update_wrapper
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,59 +21,24 @@ from torch import Tensor
 from attncourse.grading.mistake import Mistake
 
 
-@dataclass(frozen=True)
-class Value:
-    """One value on the way.
-
-    Args:
-        called: as a student would call it, in the plural: "the running sums".
-        axes: their letters, as in `attncourse.grading.explain.asked.AXES`.
-        number: the tensor; where a step can run over another axis, made by ``make(dim)``.
-        by: the steps of a `Recipe` that make the value; those of a `Dataflow` are called as it is.
-    """
+class Value(NamedTuple):
+    """One value on the way, called as a student would call it, in the plural: "the weights"."""
 
     called: str
-    axes: tuple[str, ...]
     number: Any
-    make: Callable | None = None
-    dim: int = 0
-    by: tuple[str, ...] = ()
 
 
-def named(name: str, made: Any, dim: int | None = None) -> Value:
-    """A value, from its name with its axes behind a colon: ``"the weights: b h n m"``.
-
-    Args:
-        name: with its axes.
-        made: the tensor; or with ``dim`` a function of the axis along which the step runs.
-    """
-    called, _, axes = name.partition(": ")
-    if dim is None:
-        return Value(called, tuple(axes.split()), made)
-    return Value(called, tuple(axes.split()), made(dim), made, dim)
-
-
-@dataclass(frozen=True)
-class Change:
-    """Another value in the place of one."""
-
-    called: str
-    of: Callable[[Value], Any]
-
-
-@dataclass(frozen=True)
 class Dataflow:
     """A right answer in named steps.
 
     Args:
         steps: a generator function that yields each `Value` and goes on with what comes back.
-        given: the arguments that are tensors: their names and axes, by argument.
-        changes: values that are sent back changed; none in the right answer.
+        changes: what is sent back in the place of the value of this name; nothing in what is right.
     """
 
-    steps: Callable[..., Generator]
-    given: dict[str, str] = field(default_factory=dict, hash=False)
-    changes: tuple[Change, ...] = ()
+    def __init__(self, steps: Callable[..., Generator], **changes: Callable[[Any], Any]):
+        self.steps, self.changes = steps, changes
+        update_wrapper(self, steps)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._run(args, kwargs, [])
@@ -87,58 +50,25 @@ class Dataflow:
         return kept
 
     def _run(self, args: tuple, kwargs: dict[str, Any], kept: list[Value]) -> Any:
-        bound = signature(self.steps).bind(*args, **kwargs)
-        bound.apply_defaults()
-        for name, given in self.given.items():
-            if bound.arguments[name] is not None:
-                bound.arguments[name] = self._sent(named(given, bound.arguments[name]))
-        flow, back = self.steps(*bound.args, **bound.kwargs), None
+        flow, back = self.steps(*args, **kwargs), None
         while True:
             try:
-                made = flow.send(back)
+                made = Value(*flow.send(back))
             except StopIteration as end:
                 return end.value
             kept.append(made)
-            back = self._sent(made)
+            change = self.changes.get(made.called)
+            back = change(made.number) if change else made.number
 
-    def _sent(self, made: Value) -> Any:
-        """The value that goes on: this one, unless it is to be changed."""
-        for change in self.changes:
-            if change.called == made.called:
-                made = replace(made, number=change.of(made))
-        return made.number
-
-    def but(self, says: str, called: str, change: Callable[[Tensor], Any]) -> Mistake:
+    def but(self, says: str, called: str, change: Callable[[Any], Any]) -> Mistake:
         """The mistake that changes one value, with the sentence that a student reads."""
-        return self.slip(says, called, lambda made: change(made.number))
+        return Mistake(says, Dataflow(self.steps, **{called: change}))
 
     def changed(self, called: str) -> "Dataflow":
         """The same with other numbers in the place of a value: what depends on it changes."""
-        return replace(self, changes=(Change(called, _other),))
-
-    def slip(self, says: str, called: str, change: Callable[[Value], Any]) -> Mistake:
-        """The mistake that puts something else in the place of a value."""
-        wrong = replace(self, changes=(Change(called, change),))
-        return Mistake(says[:1].upper() + says[1:], wrong, {called: change})
+        return Dataflow(self.steps, **{called: _other})
 
 
-def dataflow(**given: str) -> Callable[[Callable[..., Generator]], Dataflow]:
-    """Make a `Dataflow` of a generator function.
-
-    Args:
-        given: names and axes of the arguments that are tensors.
-    """
-
-    def made(steps: Callable[..., Generator]) -> Dataflow:
-        flow = Dataflow(steps, given)
-        object.__setattr__(flow, "__signature__", signature(steps))
-        object.__setattr__(flow, "__doc__", steps.__doc__)
-        object.__setattr__(flow, "__name__", steps.__name__)
-        return flow
-
-    return made
-
-
-def _other(made: Value) -> Any:
+def _other(number: Tensor) -> Tensor:
     """Other numbers, or other booleans."""
-    return ~made.number if made.number.dtype == torch.bool else 2 * made.number + 1
+    return ~number if number.dtype == torch.bool else 2 * number + 1

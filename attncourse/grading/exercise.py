@@ -1,13 +1,18 @@
-"""One graded exercise: data and functions, with no notebook in them."""
+"""One graded exercise: data and functions, with no notebook in them.
 
-from collections.abc import Sequence
+From here come all the words that its file is written with.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from attncourse.grading.card import Card, card_of
-from attncourse.grading.diagnosis import Diagnosis
-from attncourse.grading.explain import Explainer
+from attncourse.grading.compare import Described, Raised, difference, plain
+from attncourse.grading.dataflow import Dataflow
+from attncourse.grading.explain import Explainer, explain
 from attncourse.grading.explain.asked import Asked
+from attncourse.grading.inputs import normal, seeded, sized_cases
 from attncourse.grading.isolation import torch_defaults
 from attncourse.grading.judges import (
     GIVEN,
@@ -16,15 +21,23 @@ from attncourse.grading.judges import (
     Facts,
     Judge,
     Number,
+    Observations,
     cases_of,
     differences,
     expected_of,
 )
 from attncourse.grading.mistake import Mistake
-from attncourse.grading.observe import Case, NotAttempted
+from attncourse.grading.observe import Case, NotAttempted, run
+from attncourse.grading.recipe import Given, Recipe
 from attncourse.grading.verdict import Verdict, left_out
 
-__all__ = ["GIVEN", "Calls", "Case", "Counts", "Exercise", "Facts", "Mistake", "Number", "cases_of"]
+# fmt: off
+__all__ = [
+    "GIVEN", "Asked", "Calls", "Case", "Counts", "Dataflow", "Described", "Exercise", "Facts",
+    "Given", "Mistake", "NotAttempted", "Number", "Raised", "Recipe", "cases_of", "normal",
+    "plain", "run", "seeded", "sized_cases",
+]
+# fmt: on
 
 # Added to every seed: an answer that seeds torch with 0 must not draw the inputs of its judge.
 SEEDS = 0x5EED_0000
@@ -38,7 +51,7 @@ class Exercise:
         name: ``"split_heads"``, as its file is called.
         answer: what the answer is called in the notebook, if not by the name of the exercise.
         judge: `Calls`, `Number`, `Facts` or another `Judge`.
-        right: one readable right answer. Of a `Recipe` or a `Dataflow` one-step mistakes follow.
+        right: one readable right answer; a `Recipe` or a `Dataflow` where its values have names.
         ideas: at most twelve wrong answers that no explainer tells, each with its sentence.
         explain: questions of this exercise, asked before those of all.
         axes: the letters of the axes of each result, ``("b h n e", "b h n m")``.
@@ -63,9 +76,6 @@ class Exercise:
     measures: tuple[str, ...] = ()
     requires: str = ""
     card: Card | None = field(default=None, repr=False)
-    _diagnoses: dict[int, Diagnosis] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def __post_init__(self):
         object.__setattr__(self, "answer", self.answer or self.name)
@@ -116,14 +126,24 @@ class Exercise:
             return Verdict(self.name, "passed", self.points, self.points)
         with torch_defaults():
             asked = Asked(self, answer, expected_of(self.judge, seed), seen, seed)
-            says, noticed = self._diagnosis(seed).of(asked)
+            idea = self._idea(seen, seed)
+            noticed = "" if idea else explain(asked, self.explain)
         findings = (noticed, *findings) if noticed else findings
-        return Verdict(self.name, "failed", 0, self.points, findings, says)
+        return Verdict(self.name, "failed", 0, self.points, findings, idea)
 
-    def _diagnosis(self, seed: int) -> Diagnosis:
-        """What the mistakes show on the inputs of a seed, kept for the next check."""
-        if seed not in self._diagnoses:
-            if len(self._diagnoses) > 3:
-                self._diagnoses.clear()
-            self._diagnoses[seed] = Diagnosis(self, seed)
-        return self._diagnoses[seed]
+    def _idea(self, seen: Observations, seed: int) -> str:
+        """The sentence of the idea that shows what was seen; '' where none does."""
+        for idea in self.ideas:
+            if shows(self.judge.observe(idea.answer, seed), seen):
+                return idea.says
+        return ""
+
+
+def shows(observed: Iterable[tuple[str, Any]], seen: Observations) -> bool:
+    """Is this what was seen, and nothing else? Observed no further than that takes."""
+    left = set(seen)
+    for what, x in observed:
+        if what not in seen or difference(x, seen[what]):
+            return False
+        left.discard(what)
+    return not left

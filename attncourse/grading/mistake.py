@@ -1,20 +1,11 @@
 """A wrong answer that people give, with the sentence that they should read."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """A wrong answer, written by hand (an *idea*) or made of a right one by changing a step.
-
-    Args:
-        says: the sentence.
-        answer: the wrong answer.
-        steps: of a right `Recipe`, or the value of a right `Dataflow`: what ``answer`` changes.
-    """
+class Mistake(NamedTuple):
+    """A wrong answer with its sentence; an *idea* where an exercise lists it."""
 
     says: str
-    answer: Any
-    steps: dict[str, Callable] = field(default_factory=dict, repr=False)
+    answer: Callable[..., Any] | Any

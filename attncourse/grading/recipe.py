@@ -72,7 +72,6 @@ class Recipe:
         finish: (weights, `Given`) -> the weights that are mixed and returned.
         mix: (weights, `Given`) -> output.
         answer: (output, weights, scores, `Given`) -> what the exercise asks for.
-        width: what the width of the dot products is called.
     """
 
     given: Callable[..., Given]
@@ -84,7 +83,6 @@ class Recipe:
     finish: Callable = lambda weights, x: weights
     mix: Callable = lambda weights, x: weights @ x.value
     answer: Callable = lambda output, weights, scores, x: (output, weights)
-    width: str = "head_dim"
 
     def __call__(self, *arguments, **named):
         x = self.given(*arguments, **named)
@@ -99,27 +97,25 @@ class Recipe:
         """The named values of one call, in the order in which they are made."""
         kept: list[Value] = []
 
-        def keep(called: str, number: Any, *by: str) -> Any:
-            kept.append(Value(called, (), number, by=by))
+        def keep(called: str, number: Any) -> Any:
+            kept.append(Value(called, number))
             return number
 
         def scores(x: Given) -> Tensor:
-            return keep("the products of queries and keys", self.score(x), "given", "score")
+            return keep("the products of queries and keys", self.score(x))
 
         def masked(made: Tensor, x: Given) -> Tensor:
-            return self.mask(keep(f"the scores divided by sqrt({self.width})", made, "scale"), x)
+            return self.mask(keep("the scaled scores", made), x)
 
         def finish(weights: Tensor, x: Given) -> Tensor:
-            return keep(
-                "the weights", self.finish(weights, x), "rule", "mask", "normalize", "finish"
-            )
+            return keep("the weights", self.finish(weights, x))
 
         def mix(weights: Tensor, x: Given) -> Tensor:
-            return keep("the weighted sums of the values", self.mix(weights, x), "mix")
+            return keep("the weighted sums of the values", self.mix(weights, x))
 
         replace(self, score=scores, mask=masked, finish=finish, mix=mix)(*arguments, **named)
         return kept
 
     def but(self, says: str, **steps: Any) -> Mistake:
         """The mistake that replaces these steps, with the sentence that a student reads."""
-        return Mistake(says, replace(self, **steps), steps)
+        return Mistake(says, replace(self, **steps))

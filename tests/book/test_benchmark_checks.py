@@ -22,14 +22,6 @@ def test_wrong_answers_fail():
     assert {exercise.grade(answer).status for answer in wrong} == {"failed"}
 
 
-def test_a_wrong_answer_is_timed_the_first_time(monkeypatch):
-    exercise, known = checking.load("split_heads"), []
-    timed = lambda exercise, answer: known.append(len(exercise._diagnoses)) or 2.0  # noqa: E731
-    monkeypatch.setattr(checking, "milliseconds", timed)
-    assert checking.wrong_times(exercise) == [2.0] * checking.WRONG
-    assert set(known) == {0}
-
-
 def test_a_row_names_the_dearest():
     times = {name: [float(k), k + 2.0] for k, name in enumerate("abcdefg")}
     row = checking.row("right", times)

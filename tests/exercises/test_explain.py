@@ -5,7 +5,7 @@ import torch
 from support.tiny import tiny
 
 from attncourse.grading import load
-from attncourse.grading.dataflow import dataflow, named
+from attncourse.grading.dataflow import Dataflow
 from attncourse.grading.exercise import Calls, Counts, Number
 from attncourse.grading.inputs import sized_cases
 from attncourse.grading.observe import Case
@@ -143,10 +143,10 @@ def test_relations_and_places_are_said_by_the_names_of_axes(answer, says):
     assert says in " ".join(verdict.findings[:2])
 
 
-@dataflow(x="the numbers: t d")
+@Dataflow
 def normalized(x):
-    centred = yield named("the centred numbers: t d", x - x.mean(-1, keepdim=True))
-    spread = yield named("the variances: t", centred.square().mean(-1))
+    centred = yield "the centred numbers", x - x.mean(-1, keepdim=True)
+    spread = yield "the variances", centred.square().mean(-1)
     return centred / (spread + 1).sqrt()[:, None]
 
 

@@ -104,18 +104,6 @@ def missing_step(asked: Asked, right: Sequence[int] = ()) -> str:
     )
 
 
-def first_missing(asked: Asked) -> int | None:
-    """The place of the first missing value; None where nothing is known of them."""
-    gap = _gap(asked)
-    return gap and gap[1]
-
-
-def made_values(asked: Asked) -> set[str]:
-    """The named values that the answer makes."""
-    pairs = zip(asked.right, _there(asked), strict=False)
-    return {value.called for value, there in pairs if there}
-
-
 def _there(asked: Asked) -> list[bool | None]:
     """Which of the named values are made; [] where nothing is known of them."""
     if "there" not in asked.memory:

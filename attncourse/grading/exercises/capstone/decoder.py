@@ -6,13 +6,12 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
-from attncourse.grading.exercise import Exercise, Facts
+from attncourse.grading.exercise import Exercise, Facts, seeded
 from attncourse.grading.exercises.capstone import _looks as looks
 from attncourse.grading.exercises.capstone import _net as net
 from attncourse.grading.exercises.capstone._net import VOCAB, close, drawn_into, random_tokens
 from attncourse.grading.exercises.capstone._writing import layers_add
 from attncourse.grading.explain.trainings import meaning_of_facts
-from attncourse.grading.inputs import seeded
 from attncourse.grading.trained import gradients, up_to_wrong
 
 LENGTH = 16

@@ -6,12 +6,10 @@ from operator import index
 import torch
 from torch import Tensor
 
-from attncourse.grading.exercise import Exercise, Facts
+from attncourse.grading.exercise import Exercise, Facts, run, seeded
 from attncourse.grading.exercises.capstone import _text as text
 from attncourse.grading.exercises.capstone._looks import shape_of
 from attncourse.grading.explain.trainings import meaning_of_facts
-from attncourse.grading.inputs import seeded
-from attncourse.grading.observe import run
 from attncourse.grading.trained import drawn_like, facts_of, up_to_wrong, with_parameters
 
 MAX_PARAMETERS, MORE, LEAST = 400_000, 1.5, 0.2

@@ -6,13 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncourse.grading.exercise import Exercise, Facts
+from attncourse.grading.exercise import Exercise, Facts, seeded
 from attncourse.grading.exercises.capstone import _text as text
 from attncourse.grading.exercises.capstone._looks import causal, influence, shape_of
 from attncourse.grading.exercises.capstone._net import Decoder, close, logits_of
 from attncourse.grading.exercises.capstone._text import CHARACTERS, loss, of_pairs
 from attncourse.grading.explain.trainings import meaning_of_facts
-from attncourse.grading.inputs import seeded
 from attncourse.grading.trained import facts_of, skill, times_as_slow, up_to_wrong
 
 MAX_PARAMETERS, BELOW, SLOWER = 400_000, 0.3, 10

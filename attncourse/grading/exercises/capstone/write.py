@@ -5,12 +5,11 @@ from typing import Any
 
 import torch
 
-from attncourse.grading.exercise import Exercise, Facts
+from attncourse.grading.exercise import Exercise, Facts, seeded
 from attncourse.grading.exercises.capstone import _looks as looks
 from attncourse.grading.exercises.capstone import _net as net
 from attncourse.grading.exercises.capstone import _writing as writing
 from attncourse.grading.explain.trainings import meaning_of_facts
-from attncourse.grading.inputs import seeded
 from attncourse.grading.trained import gradients, up_to_wrong
 
 LENGTH, WIDTH = 16, 12

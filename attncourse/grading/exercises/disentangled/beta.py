@@ -6,8 +6,7 @@ from typing import Any
 import torch
 
 from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Exercise, Facts
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.exercise import Asked, Exercise, Facts
 from attncourse.grading.numerals import observe_number, opened
 
 WORDS = ("nothing", "output", "both")

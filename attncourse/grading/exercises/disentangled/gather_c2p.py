@@ -6,11 +6,8 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.answer import as_answer
-from attncourse.grading.compare import Described
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Described, Exercise, normal, seeded
 from attncourse.grading.explain.distances import met
-from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 
 
@@ -61,14 +58,14 @@ def memory(answer) -> bool | str:
     )
 
 
-@dataflow(query="the queries: b h n d", pos_key="the rows of the table: h r d")
+@Dataflow
 def right(query, pos_key, num_keys):
     span = pos_key.size(1) // 2
     places = torch.arange(query.size(2))
-    distances = yield named("the distances: n m", places[:, None] - torch.arange(num_keys))
-    shifted = yield named("the distances plus span: n m", distances + span)
-    rows = yield named("the numbers of the rows: n m", shifted.clamp(0, 2 * span - 1))
-    products = yield named("the products of queries and rows: b h n r", query @ pos_key.mT)
+    distances = yield "the distances", places[:, None] - torch.arange(num_keys)
+    shifted = yield "the distances plus span", distances + span
+    rows = yield "the numbers of the rows", shifted.clamp(0, 2 * span - 1)
+    products = yield "the products of queries and rows", query @ pos_key.mT
     index = rows.expand(*query.shape[:2], -1, -1)
     return products.gather(-1, index)
 

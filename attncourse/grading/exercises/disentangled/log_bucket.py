@@ -5,11 +5,8 @@ from collections.abc import Callable
 
 import torch
 
-from attncourse.grading.dataflow import Value, dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, seeded
 from attncourse.grading.explain.buckets import sides
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
 
 
 def definition(distance, buckets, furthest):
@@ -46,22 +43,20 @@ HALF, TOP, STEPS = "half", "furthest - 1", "how many far buckets there are"
 LOGS, PARTS = "the logarithms of distance / half", "the shares of the far buckets"
 
 
-@dataflow(distance="the distances: x")
+@Dataflow
 def right(distance, buckets, furthest):
-    half = yield Value(HALF, (), buckets // 2)
-    top = yield Value(TOP, (), furthest - 1)
-    size = yield named("the distances without their sign: x", distance.abs())
-    logs = yield named(f"{LOGS}: x", (size.double().clamp(min=half) / half).log())
-    shares = yield named(
-        "these logarithms, divided by that of the furthest: x", logs / math.log(top / half)
-    )
-    steps = yield Value(STEPS, (), half - 1)
-    parts = yield named(f"{PARTS}: x", steps * shares)
-    up = yield named("these shares, rounded up: x", parts.ceil())
-    far = yield named("the far buckets: x", (half + up).clamp(max=buckets - 1))
-    near = yield named("the near distances, up to half: x", size <= half)
-    bucket = yield named("the buckets without their sign: x", torch.where(near, size, far))
-    signs = yield named("the signs of the distances: x", distance.sign())
+    half = yield HALF, buckets // 2
+    top = yield (TOP, furthest - 1)
+    size = yield "the distances without their sign", distance.abs()
+    logs = yield LOGS, (size.double().clamp(min=half) / half).log()
+    shares = yield "these logarithms, divided by that of the furthest", logs / math.log(top / half)
+    steps = yield (STEPS, half - 1)
+    parts = yield PARTS, steps * shares
+    up = yield "these shares, rounded up", parts.ceil()
+    far = yield "the far buckets", (half + up).clamp(max=buckets - 1)
+    near = yield "the near distances, up to half", size <= half
+    bucket = yield "the buckets without their sign", torch.where(near, size, far)
+    signs = yield "the signs of the distances", distance.sign()
     return (bucket * signs).long()
 
 

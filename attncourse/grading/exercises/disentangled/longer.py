@@ -3,13 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from attncourse.grading.compare import Raised
 from attncourse.grading.copying import alike, copies, learned
-from attncourse.grading.exercise import Exercise, Facts
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.exercise import Asked, Exercise, Facts, Raised, run, seeded
 from attncourse.grading.explain.trainings import in_place, meaning_of_facts
-from attncourse.grading.inputs import seeded
-from attncourse.grading.observe import run
 from attncourse.grading.trained import facts_of, independent
 
 VOCAB, SPAN, BACK, MOST, THRESHOLD, LENGTHS = 16, 8, 3, 10_000, 0.95, (16, 32, 64)

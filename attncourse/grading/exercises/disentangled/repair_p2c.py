@@ -5,8 +5,7 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Exercise
+from attncourse.grading.exercise import Calls, Dataflow, Exercise
 from attncourse.grading.exercises.disentangled.gather_c2p import cases
 from attncourse.grading.explain.distances import met
 
@@ -22,13 +21,13 @@ def definition(key, pos_query, num_queries):
     return torch.stack(scores, -1).view(b, h, num_queries, m)
 
 
-@dataflow(key="the keys: b h m d", pos_query="the rows of the table: h r d")
+@Dataflow
 def right(key, pos_query, num_queries):
     n, m, span = num_queries, key.size(2), pos_query.size(1) // 2
-    distances = yield named("the distances: n m", torch.arange(n)[:, None] - torch.arange(m))
-    shifted = yield named("the distances plus span: n m", distances + span)
-    rows = yield named("the numbers of the rows: n m", shifted.clamp(0, 2 * span - 1))
-    products = yield named("the products of keys and rows: b h m r", key @ pos_query.mT)
+    distances = yield "the distances", torch.arange(n)[:, None] - torch.arange(m)
+    shifted = yield "the distances plus span", distances + span
+    rows = yield "the numbers of the rows", shifted.clamp(0, 2 * span - 1)
+    products = yield "the products of keys and rows", key @ pos_query.mT
     return products.gather(-1, rows.mT.expand(*products.shape[:2], -1, -1)).mT
 
 

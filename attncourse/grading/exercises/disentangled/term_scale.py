@@ -4,11 +4,8 @@ import math
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
 from attncourse.grading.explain.mixtures import in_scores
-from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.mistake import Mistake
 
 NAMES = ("c2c", "c2p", "p2c")
 
@@ -59,12 +56,12 @@ def there(*terms):
     return [term for term in terms if term is not None]
 
 
-@dataflow(**{name: f"the numbers of {name}: b h n m" for name in NAMES})
+@Dataflow
 def right(c2c, c2p, p2c, head_dim):
     terms = there(c2c, c2p, p2c)
-    sums = yield named("the sums of the terms: b h n m", sum(terms))
-    scores = yield named("the scores: b h n m", sums / math.sqrt(head_dim * len(terms)))
-    weights = yield named("the weights: b h n m", scores.softmax, dim=-1)
+    sums = yield "the sums of the terms", sum(terms)
+    scores = yield "the scores", sums / math.sqrt(head_dim * len(terms))
+    weights = yield "the weights", scores.softmax(-1)
     return weights
 
 
@@ -88,8 +85,6 @@ EXERCISE = Exercise(
     explain=(in_scores(*NAMES),),
     measures=("gradients",),
     ideas=[
-        *(right.but(f"The term {name} is left out of the sum; add it.", f"the numbers of {name}",
-                    torch.zeros_like) for name in NAMES),
         Mistake("Each term gets a softmax of its own, and the weights are averaged; add the "
                 "scores, then take one softmax.", a_softmax_each),
         Mistake("The exponential overflows on large scores; subtract the largest score of the row "

@@ -5,9 +5,7 @@ from typing import Any
 import torch
 
 from attncourse.grading.bias_inputs import ROUNDING, names, tables
-from attncourse.grading.compare import Raised, plain
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Raised, plain
 from attncourse.grading.explain.masks import inverted
 
 WORDS = {True: "relative", False: "absolute"}

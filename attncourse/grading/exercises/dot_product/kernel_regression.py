@@ -4,11 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.explain.asked import Asked
-from attncourse.grading.inputs import sized_cases
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, Mistake, sized_cases
 
 
 def definition(query, keys, values, bandwidth):
@@ -47,13 +43,13 @@ def cases(seed: int) -> list[Case]:
     return [replace(x, gradients=x.gradients or x.label == "queries on keys") for x in made]
 
 
-@dataflow(query="the queries: n d", keys="the keys: m d", values="the values: m e")
+@Dataflow
 def right(query, keys, values, bandwidth):
-    apart = yield named("the differences of queries and keys: n m d", query[:, None] - keys)
-    squares = yield named("the squared distances: n m", apart.square().sum(-1))
-    exponents = yield named("the exponents: n m", -squares / (2 * bandwidth**2))
-    weights = yield named("the weights: n m", exponents.softmax, dim=-1)
-    return (yield named("the weighted sums of the values: n e", weights @ values))
+    apart = yield "the differences of queries and keys", query[:, None] - keys
+    squares = yield "the squared distances", apart.square().sum(-1)
+    exponents = yield "the exponents", -squares / (2 * bandwidth**2)
+    weights = yield "the weights", exponents.softmax(-1)
+    return (yield "the weighted sums of the values", weights @ values)
 
 
 TINY, SOFTMAX = "Far from every key", "use a softmax over the exponents"

@@ -3,10 +3,9 @@
 from functools import partial
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Exercise
+from attncourse.grading.exercise import Calls, Exercise, Given, Recipe
 from attncourse.grading.explain.loud import only_loud
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
-from attncourse.grading.recipe import Given, Recipe
 
 
 def far_on_both_sides(query, key):

@@ -1,8 +1,7 @@
 """Exercise score_std: how large is a typical dot product?"""
 
-from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.exercise import Exercise, Mistake, Number
 from attncourse.grading.explain.counts import predicted
-from attncourse.grading.mistake import Mistake
 
 D, QUERY_STD, KEY_STD = 64, 1.0, 0.5
 

@@ -3,9 +3,8 @@
 import math
 from itertools import count
 
-from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.exercise import Exercise, Mistake, Number
 from attncourse.grading.explain.counts import predicted
-from attncourse.grading.mistake import Mistake
 
 KEYS, WANTED = 8, 0.99
 

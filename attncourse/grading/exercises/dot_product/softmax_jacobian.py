@@ -4,12 +4,8 @@ from functools import partial
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, Mistake, seeded
 from attncourse.grading.explain.loud import only_loud
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
 
 
 def definition(scores):
@@ -42,11 +38,11 @@ def cases(seed: int) -> list[Case]:
     ]
 
 
-@dataflow(scores="the scores: b i")
+@Dataflow
 def right(scores):
-    p = yield named("the weights p: b i", scores.softmax, dim=-1)
-    diagonal = yield named("the diagonal matrices of p: b i j", torch.diag_embed(p))
-    products = yield named("the products p_i p_j: b i j", p[:, :, None] * p[:, None, :])
+    p = yield "the weights p", scores.softmax(-1)
+    diagonal = yield "the diagonal matrices of p", torch.diag_embed(p)
+    products = yield "the products p_i p_j", p[:, :, None] * p[:, None, :]
     return diagonal - products
 
 

@@ -4,10 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
 
 
 def definition(query, key, value, output, lse, grad_output):
@@ -51,21 +48,17 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-@dataflow(q="the queries: b h n d", k="the keys: b h m d", v="the values: b h m e",
-          o="the outputs: b h n e", lse="the log-sum-exps: b h n",
-          d_o="the gradients of the outputs: b h n e")  # fmt: skip
+@Dataflow
 def right(q, k, v, o, lse, d_o):
     root, nothing = q.size(-1) ** 0.5, (lse == -math.inf)[..., None]
-    scores = yield named("the scores, divided by sqrt(head_dim): b h n m", q @ k.mT / root)
-    p = yield named("the weights exp(score - lse): b h n m", torch.exp(scores - lse[..., None]))
-    p = yield named(
-        "the weights, 0 where a query reads nothing: b h n m", p.masked_fill(nothing, 0)
-    )
-    d_p = yield named("the gradients of the weights: b h n m", d_o @ v.mT)
-    total = yield named("the sums D of grad_output * output: b h n", (d_o * o).sum(-1))
-    inner = yield named("the differences dp - D: b h n m", d_p - total[..., None])
-    d_s = yield named("the gradients of the scores, p (dp - D): b h n m", p * inner)
-    d_s = yield named("the gradients of the scores, divided by sqrt(head_dim): b h n m", d_s / root)
+    scores = yield "the scores, divided by sqrt(head_dim)", q @ k.mT / root
+    p = yield "the weights exp(score - lse)", torch.exp(scores - lse[..., None])
+    p = yield "the weights, 0 where a query reads nothing", p.masked_fill(nothing, 0)
+    d_p = yield "the gradients of the weights", d_o @ v.mT
+    total = yield "the sums D of grad_output * output", (d_o * o).sum(-1)
+    inner = yield "the differences dp - D", d_p - total[..., None]
+    d_s = yield "the gradients of the scores, p (dp - D)", p * inner
+    d_s = yield "the gradients of the scores, divided by sqrt(head_dim)", d_s / root
     return d_s @ k, d_s.mT @ q, p.mT @ d_o
 
 

@@ -4,10 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
 
 
 def definition(output_a, lse_a, output_b, lse_b):
@@ -55,21 +52,20 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-@dataflow(
-    output_a="the outputs of the first half: b h n e",
-    lse_a="the lse of the first half: b h n",
-    output_b="the outputs of the second half: b h n e",
-    lse_b="the lse of the second half: b h n",
-)
+@Dataflow
 def right(output_a, lse_a, output_b, lse_b):
-    kept_a = yield named("the outputs of the first half, 0 where it is empty: b h n e",
-                         output_a.masked_fill((lse_a == -math.inf)[..., None], 0))  # fmt: skip
-    kept_b = yield named("the outputs of the second half, 0 where it is empty: b h n e",
-                         output_b.masked_fill((lse_b == -math.inf)[..., None], 0))  # fmt: skip
-    lse = yield named("the lse of both: b h n", torch.logaddexp(lse_a, lse_b))
-    shift = yield named("the lse that are subtracted: b h n", lse.masked_fill(lse == -math.inf, 0))
-    a = yield named("the shares of the first half: b h n", torch.exp(lse_a - shift))
-    b = yield named("the shares of the second half: b h n", torch.exp(lse_b - shift))
+    kept_a = yield (
+        "the outputs of the first half, 0 where it is empty",
+        output_a.masked_fill((lse_a == -math.inf)[..., None], 0),
+    )
+    kept_b = yield (
+        "the outputs of the second half, 0 where it is empty",
+        output_b.masked_fill((lse_b == -math.inf)[..., None], 0),
+    )
+    lse = yield "the lse of both", torch.logaddexp(lse_a, lse_b)
+    shift = yield "the lse that are subtracted", lse.masked_fill(lse == -math.inf, 0)
+    a = yield "the shares of the first half", torch.exp(lse_a - shift)
+    b = yield "the shares of the second half", torch.exp(lse_b - shift)
     return a[..., None] * kept_a + b[..., None] * kept_b, lse
 
 

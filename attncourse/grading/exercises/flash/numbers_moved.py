@@ -1,9 +1,7 @@
 """Exercise numbers_moved: what two shapes of a tile move between slow and fast memory."""
 
 from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Exercise, Number
-from attncourse.grading.explain.asked import Asked
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Asked, Exercise, Mistake, Number
 
 N, M, KEY, VALUE = 2048, 6144, 192, 128  # queries, keys, and the widths of both
 SHAPES = (128, 64), (64, 256)  # rows, columns

@@ -4,10 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
 
 
 def definition(maximum, total, mixed, scores, value, visible):
@@ -51,21 +48,20 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-@dataflow(old="the old maxima: b h n", total="the old sums: b h n", visible="the visible keys: n m",
-          mixed="the old accumulators: b h n e", v="the values: b h m e")  # fmt: skip
+@Dataflow
 def right(old, total, mixed, scores, v, visible):
-    seen = yield named("the scores, minus infinity where a key is hidden: b h n m",
-                       scores.masked_fill(~visible, -math.inf))  # fmt: skip
-    top = yield named("the largest new scores: b h n", seen.amax(-1))
-    new = yield named("the new maxima: b h n", torch.maximum(old, top))
-    shift = yield named(
-        "the maxima that are subtracted: b h n", new.masked_fill(new == -math.inf, 0)
+    seen = yield (
+        "the scores, minus infinity where a key is hidden",
+        scores.masked_fill(~visible, -math.inf),
     )
-    weights = yield named("the new exponentials: b h n m", torch.exp(seen - shift[..., None]))
-    past = yield named("the factors exp(old maximum - new maximum): b h n", torch.exp(old - shift))
-    on_sums = yield named("the factors on the old sums: b h n", past)
-    on_mixed = yield named("the factors on the old accumulators: b h n", past)
-    fresh = yield named("the weighted sums of the new values: b h n e", weights @ v)
+    top = yield "the largest new scores", seen.amax(-1)
+    new = yield "the new maxima", torch.maximum(old, top)
+    shift = yield "the maxima that are subtracted", new.masked_fill(new == -math.inf, 0)
+    weights = yield "the new exponentials", torch.exp(seen - shift[..., None])
+    past = yield "the factors exp(old maximum - new maximum)", torch.exp(old - shift)
+    on_sums = yield "the factors on the old sums", past
+    on_mixed = yield "the factors on the old accumulators", past
+    fresh = yield "the weighted sums of the new values", weights @ v
     return new, on_sums * total + weights.sum(-1), on_mixed[..., None] * mixed + fresh
 
 

@@ -6,10 +6,8 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Exercise
+from attncourse.grading.exercise import Calls, Dataflow, Exercise, Mistake
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
-from attncourse.grading.mistake import Mistake
 
 
 def definition(query, key, value, size):
@@ -40,25 +38,23 @@ CALLS = (  # special about the call, b h n m d e, how loud, keys in a block
 CASES = partial(sized_cases, letters="b h n m d e", shapes="b h n d, b h m d, b h m e", calls=CALLS)
 
 
-@dataflow(q="the queries: b h n d", k="the keys: b h m d", v="the values: b h m e")
+@Dataflow
 def right(q, k, v, size):
     shape, root = q.shape[:3], q.size(-1) ** 0.5
-    old = yield named("the maxima at the start: b h n", torch.full(shape, -math.inf))
+    old = yield "the maxima at the start", torch.full(shape, -math.inf)
     total, mixed, grown = torch.zeros(shape), torch.zeros(*shape, v.size(-1)), torch.zeros(shape)
     for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
-        scores = yield named("the scores, divided by sqrt(head_dim): b h n m", q @ keys.mT / root)
-        top = yield named("the largest scores of a block: b h n", scores.amax(-1).detach())
-        new = yield named("the new maxima: b h n", torch.maximum(old, top))
-        weights = yield named("the new exponentials: b h n m", torch.exp(scores - new[..., None]))
-        past = yield named(
-            "the factors exp(old maximum - new maximum): b h n", torch.exp(old - new)
-        )
-        on_sums = yield named("the factors on the old sums: b h n", past)
-        on_mixed = yield named("the factors on the old accumulators: b h n", past)
-        total = yield named("the sums so far: b h n", on_sums * total + weights.sum(-1))
-        fresh = yield named("the weighted sums of new values: b h n e", weights @ values)
-        mixed = yield named("the accumulators so far: b h n e", on_mixed[..., None] * mixed + fresh)
-        raised = yield named("the marks of rows whose maximum grew: b h n", new > old)
+        scores = yield "the scores, divided by sqrt(head_dim)", q @ keys.mT / root
+        top = yield "the largest scores of a block", scores.amax(-1).detach()
+        new = yield "the new maxima", torch.maximum(old, top)
+        weights = yield "the new exponentials", torch.exp(scores - new[..., None])
+        past = yield "the factors exp(old maximum - new maximum)", torch.exp(old - new)
+        on_sums = yield "the factors on the old sums", past
+        on_mixed = yield "the factors on the old accumulators", past
+        total = yield "the sums so far", on_sums * total + weights.sum(-1)
+        fresh = yield "the weighted sums of new values", weights @ values
+        mixed = yield "the accumulators so far", on_mixed[..., None] * mixed + fresh
+        raised = yield "the marks of rows whose maximum grew", new > old
         grown, old = grown + raised, new
     return mixed / total[..., None], grown
 

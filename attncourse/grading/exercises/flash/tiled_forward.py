@@ -6,9 +6,7 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.answer import as_answer
-from attncourse.grading.compare import Described
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Described, Exercise
 from attncourse.grading.inputs import alternating, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 
@@ -52,31 +50,30 @@ def memory(answer) -> bool | str:
     return Described(f"{what}: {made.how}")
 
 
-@dataflow(q="the queries: b h n d", k="the keys: b h m d", v="the values: b h m e",
-          first="the first keys behind the padding: b")  # fmt: skip
+@Dataflow
 def right(q, k, v, first, rows, columns):
     outputs, sums = [], []
     for part in q.split(rows, 2):
         old, total, mixed = torch.full(part.shape[:3], -math.inf), torch.zeros(part.shape[:3]), 0.0
         for begin in range(0, k.size(2), columns):
             keys, values = (x[:, :, begin : begin + columns] for x in (k, v))
-            scores = yield named("the scores of a tile, divided by sqrt(head_dim): b h n m",
-                                 part @ keys.mT / q.size(-1) ** 0.5)  # fmt: skip
+            scores = yield (
+                "the scores of a tile, divided by sqrt(head_dim)",
+                part @ keys.mT / q.size(-1) ** 0.5,
+            )
             padding = torch.arange(begin, begin + keys.size(2)) < first[:, None, None, None]
-            scores = yield named("the scores of a tile, minus infinity at padding: b h n m",
-                                 scores.masked_fill(padding, -math.inf))  # fmt: skip
-            new = yield named("the maxima so far: b h n", torch.maximum(old, scores.amax(-1)))
+            scores = yield (
+                "the scores of a tile, minus infinity at padding",
+                scores.masked_fill(padding, -math.inf),
+            )
+            new = yield "the maxima so far", torch.maximum(old, scores.amax(-1))
             shift = new.masked_fill(new == -math.inf, 0)
-            shift = yield named("the maxima that are subtracted: b h n", shift)
-            tile = yield named(
-                "the exponentials of a tile: b h n m", (scores - shift[..., None]).exp()
-            )
-            past = yield named(
-                "the factors exp(old maximum - new maximum): b h n", (old - shift).exp()
-            )
-            total = yield named("the sums so far: b h n", past * total + tile.sum(-1))
+            shift = yield "the maxima that are subtracted", shift
+            tile = yield "the exponentials of a tile", (scores - shift[..., None]).exp()
+            past = yield "the factors exp(old maximum - new maximum)", (old - shift).exp()
+            total = yield "the sums so far", past * total + tile.sum(-1)
             mixed = past[..., None] * mixed + tile @ values
-            mixed = yield named("the accumulators so far: b h n e", mixed)
+            mixed = yield "the accumulators so far", mixed
             old = new
         outputs.append(mixed / total.masked_fill(total == 0, 1)[..., None])
         sums.append(old + total.log())

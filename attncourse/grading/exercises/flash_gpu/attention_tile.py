@@ -4,8 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.exercise import Exercise
-from attncourse.grading.inputs import seeded
+from attncourse.grading.exercise import Exercise, Mistake, seeded
 from attncourse.grading.launches_judge import (
     LOOKS,
     Launch,
@@ -14,7 +13,6 @@ from attncourse.grading.launches_judge import (
     no_kernel,
     triton_starts,
 )
-from attncourse.grading.mistake import Mistake
 
 CALLS = (  # special about the launch; n, m, head_dim, block_m, block_n; programs; size of scores
     ("whole tiles", 32, 16, 16, 16, 16, 2, 0),

@@ -6,12 +6,9 @@ from functools import partial
 import torch
 
 from attncourse.grading.compare import difference
-from attncourse.grading.exercise import Exercise
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.exercise import Asked, Exercise, Mistake, seeded
 from attncourse.grading.explain.weights import says_of_map
-from attncourse.grading.inputs import seeded
 from attncourse.grading.launches_judge import LOOKS, Launch, Launches, no_program
-from attncourse.grading.mistake import Mistake
 
 CALLS = (  # special about the launch; n, m, d, block_m, block_n; programs; what lies last in memory
     ("whole tiles", 16, 24, 4, 8, 8, 2, ""),

@@ -2,10 +2,8 @@
 
 import torch
 
-from attncourse.grading.exercise import Case, Counts, Exercise
+from attncourse.grading.exercise import Case, Counts, Exercise, Mistake, seeded
 from attncourse.grading.explain.probes import simpler
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
 
 
 def definition(n, m, block_m, block_n, offset):

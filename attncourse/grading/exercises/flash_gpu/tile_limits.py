@@ -2,10 +2,8 @@
 
 import torch
 
-from attncourse.grading.exercise import Case, Counts, Exercise
+from attncourse.grading.exercise import Case, Counts, Exercise, Mistake, seeded
 from attncourse.grading.explain.probes import doubled, simpler
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
 
 REGISTERS, RESERVED, KB = 65_536, 1024, 1024
 

@@ -4,10 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, seeded
 from attncourse.spec import state_space
 
 CALLS = (  # special about the call, b h t, the range of the log-decays, gradients
@@ -49,13 +46,14 @@ def later(table):
     return torch.ones(table.shape[-2:], dtype=torch.bool).triu(1)
 
 
-@dataflow(log_decay="the log-decays: b h t")
+@Dataflow
 def right(log_decay):
-    total = yield named("the running sums: b h t", log_decay.cumsum, dim=-1)
-    pairs = yield named("the differences of running sums: b h i j",
-                        total[..., :, None] - total[..., None, :])  # fmt: skip
-    past = yield named("the differences, with minus infinity at later tokens: b h i j",
-                       pairs.masked_fill(later(pairs), -math.inf))  # fmt: skip
+    total = yield "the running sums", log_decay.cumsum(-1)
+    pairs = yield "the differences of running sums", total[..., :, None] - total[..., None, :]
+    past = yield (
+        "the differences, with minus infinity at later tokens",
+        pairs.masked_fill(later(pairs), -math.inf),
+    )
     return past.exp()
 
 

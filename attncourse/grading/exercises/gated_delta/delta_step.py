@@ -3,10 +3,8 @@
 import torch
 import torch.nn.functional as F
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
 from attncourse.grading.explain.mixtures import mixture
-from attncourse.grading.inputs import normal, seeded
 from attncourse.spec import state_space
 
 CALLS = (  # special about the call, b h d e, beta, log-decay, gradients
@@ -54,23 +52,16 @@ def definition(state, query, key, value, beta, log_decay):
     return output[:, :, 0], last
 
 
-@dataflow(
-    state="the numbers of the old state: b h d e", query="the queries: b h d",
-    key="the keys: b h d", value="the values: b h e", beta="the betas: b h",
-)  # fmt: skip
+@Dataflow
 def right(state, query, key, value, beta, log_decay):
-    keep = yield named("the factors exp(log_decay): b h", log_decay.exp())
-    faded = yield named("the numbers of the faded state: b h d e", keep[..., None, None] * state)
-    said = yield named("the answers of the faded state to the key: b h e",
-                       (key[..., None, :] @ faded)[..., 0, :])  # fmt: skip
-    erased = yield named("key times what the faded state says: b h d e",
-                         key[..., None] * said[..., None, :])  # fmt: skip
-    written = yield named("key times value: b h d e", key[..., None] * value[..., None, :])
-    change = yield named("beta times their difference: b h d e",
-                         beta[..., None, None] * (written - erased))  # fmt: skip
-    new = yield named("the numbers of the new state: b h d e", faded + change)
-    read = yield named("the products of query and new state: b h e",
-                       (query[..., None, :] @ new)[..., 0, :])  # fmt: skip
+    keep = yield "the factors exp(log_decay)", log_decay.exp()
+    faded = yield "the numbers of the faded state", keep[..., None, None] * state
+    said = yield "the answers of the faded state to the key", (key[..., None, :] @ faded)[..., 0, :]
+    erased = yield "key times what the faded state says", key[..., None] * said[..., None, :]
+    written = yield "key times value", key[..., None] * value[..., None, :]
+    change = yield "beta times their difference", beta[..., None, None] * (written - erased)
+    new = yield "the numbers of the new state", faded + change
+    read = yield "the products of query and new state", (query[..., None, :] @ new)[..., 0, :]
     return read / query.size(-1) ** 0.5, new
 
 

@@ -4,9 +4,8 @@ import math
 
 import torch
 
-from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.exercise import Exercise, Mistake, Number
 from attncourse.grading.explain.counts import each_predicted
-from attncourse.grading.mistake import Mistake
 from attncourse.spec import state_space
 
 A, B, C = (1.0, 0.0), (0.0, 1.0), (0.6, 0.8)

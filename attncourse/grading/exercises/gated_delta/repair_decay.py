@@ -4,10 +4,8 @@ import math
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
 from attncourse.grading.exercises.gated_delta.delta_step import behind
-from attncourse.grading.inputs import normal, seeded
 
 CALLS = (  # special about the call, b h t d e, the range of the log-decays, gradients
     ("4 tokens behind a state", (1, 2, 4, 3, 7), (-1.2, -0.2), True),
@@ -39,25 +37,30 @@ def definition(query, key, value, log_decay, state):
     return behind(state, query, key, value, log_decay)
 
 
-@dataflow(log_decay="the log-decays: b h t", state="the numbers of the old state: b h i j")
+@Dataflow
 def right(query, key, value, log_decay, state):
-    total = yield named("the running sums: b h t", log_decay.cumsum, -1)
-    reads = yield named("the exponents with which tokens read the old state: b h t", total + 0)
-    pairs = yield named("the exponents between a token and those behind it: b h i j",
-                        total[..., :, None] - total[..., None, :])  # fmt: skip
-    writes = yield named("the exponents with which the new state holds the tokens: b h t",
-                         total[..., -1:] - total)  # fmt: skip
-    keeps = yield named("the exponents with which the new state holds the old one: b h t",
-                        total[..., -1:] + 0)  # fmt: skip
+    total = yield "the running sums", log_decay.cumsum(-1)
+    reads = yield "the exponents with which tokens read the old state", total
+    pairs = yield (
+        "the exponents between a token and those behind it",
+        total[..., :, None] - total[..., None, :],
+    )
+    writes = yield (
+        "the exponents with which the new state holds the tokens",
+        total[..., -1:] - total,
+    )
+    keeps = yield "the exponents with which the new state holds the old one", total[..., -1:]
     later = torch.ones(pairs.shape[-2:], dtype=torch.bool).triu(1)
-    fading = yield named("the factors between a token and those behind it: b h i j",
-                         pairs.masked_fill(later, -math.inf).exp())  # fmt: skip
-    past = yield named("the parts of the output from the old state: b h t e",
-                       (query * reads.exp()[..., None]) @ state)  # fmt: skip
-    own = yield named("the parts of the output from this chunk: b h t e",
-                      (query @ key.mT * fading) @ value)  # fmt: skip
-    new = yield named("the numbers that the chunk writes: b h i j",
-                      (key * writes.exp()[..., None]).mT @ value)  # fmt: skip
+    fading = yield (
+        "the factors between a token and those behind it",
+        pairs.masked_fill(later, -math.inf).exp(),
+    )
+    past = yield (
+        "the parts of the output from the old state",
+        (query * reads.exp()[..., None]) @ state,
+    )
+    own = yield "the parts of the output from this chunk", (query @ key.mT * fading) @ value
+    new = yield "the numbers that the chunk writes", (key * writes.exp()[..., None]).mT @ value
     return (past + own) / math.sqrt(query.size(-1)), keeps.exp()[..., None] * state + new
 
 

@@ -3,14 +3,11 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
 from attncourse.grading.explain.kinds import kinds
 from attncourse.grading.explain.masks import inverted
 from attncourse.grading.explain.relations import related
 from attncourse.grading.explain.shapes import reshaped
-from attncourse.grading.inputs import seeded
-from attncourse.grading.observe import Case
 
 
 def definition(is_global, lengths, left, right, causal):
@@ -68,16 +65,16 @@ def rules(expected, seen, is_global, lengths, left, right, causal):
     yield "a global key is not read from far away", key & ~query
 
 
-@dataflow(is_global="the marks of global tokens: b t")
+@Dataflow
 def right(is_global, lengths, left, right, causal):
     n = is_global.size(1)
     i, j = torch.arange(n)[:, None], torch.arange(n)
-    near = yield named("the near pairs: n m", (i - left <= j) & (j <= i + right))
+    near = yield "the near pairs", (i - left <= j) & (j <= i + right)
     pairs = is_global[:, :, None] | is_global[:, None]
-    touched = yield named("the pairs with a global token: b n m", pairs)
-    there = yield named("the real tokens: b t", torch.arange(n) < lengths[:, None])
+    touched = yield "the pairs with a global token", pairs
+    there = yield "the real tokens", torch.arange(n) < lengths[:, None]
     mask = (near | touched) & there[:, :, None] & there[:, None]
-    past = yield named("the pairs without the future: n m", j <= i)
+    past = yield "the pairs without the future", j <= i
     return (mask & past if causal else mask)[:, None]
 
 

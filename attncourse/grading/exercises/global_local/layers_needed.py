@@ -2,14 +2,11 @@
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
 from attncourse.grading.explain.kinds import kinds
 from attncourse.grading.explain.probes import simpler
 from attncourse.grading.explain.relations import related
 from attncourse.grading.explain.shapes import reshaped
-from attncourse.grading.inputs import seeded
-from attncourse.grading.observe import Case
 
 
 def definition(masks):
@@ -67,13 +64,13 @@ def numbers(expected, seen, masks):
     yield "news comes too late", seen > expected
 
 
-@dataflow(masks="the masks: l i j")
+@Dataflow
 def right(masks):
     known = torch.eye(masks.size(1), dtype=torch.bool)
     found = known.long() - 1
     for layer, mask in enumerate(masks, start=1):
-        heard = yield named("what the positions hear: i j", (mask.double() @ known.double()) > 0)
-        known = yield named("what the positions know behind a layer: i j", known | heard)
+        heard = yield "what the positions hear", (mask.double() @ known.double()) > 0
+        known = yield "what the positions know behind a layer", known | heard
         found = found.masked_fill(known & (found < 0), layer)
     return found
 

@@ -2,12 +2,9 @@
 
 import torch
 
-from attncourse.grading.exercise import Counts, Exercise
+from attncourse.grading.exercise import Case, Counts, Exercise, Mistake, seeded
 from attncourse.grading.explain.formula import off_by
 from attncourse.grading.explain.probes import simpler
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
-from attncourse.grading.observe import Case
 
 
 def definition(n, left, right, num_global):

@@ -4,14 +4,11 @@ import math
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
 from attncourse.grading.explain.kinds import kinds
 from attncourse.grading.explain.masks import inverted
 from attncourse.grading.explain.relations import related
 from attncourse.grading.explain.shapes import reshaped
-from attncourse.grading.inputs import seeded
-from attncourse.grading.observe import Case
 
 
 def definition(draws, num_random):
@@ -74,14 +71,13 @@ def rules(expected, seen, draws, num_random):
     )
 
 
-@dataflow(draws="the draws: h i j")
+@Dataflow
 def right(draws, num_random):
-    fixed = yield named("the blocks that are read anyway: i j", read_anyway(draws.size(-1)))
-    left = yield named("the draws of the blocks that are left: h i j",
-                       draws.masked_fill(fixed, -math.inf))  # fmt: skip
+    fixed = yield "the blocks that are read anyway", read_anyway(draws.size(-1))
+    left = yield "the draws of the blocks that are left", draws.masked_fill(fixed, -math.inf)
     best = left.topk(min(num_random, draws.size(-1)), dim=-1).indices
     picked = torch.zeros(draws.shape, dtype=torch.bool).scatter(-1, best, True)
-    return fixed | (yield named("the random blocks: h i j", picked))
+    return fixed | (yield "the random blocks", picked)
 
 
 EXERCISE = Exercise(

@@ -1,9 +1,7 @@
 """Exercise cache_dial: the largest number of key/value heads whose cache fits."""
 
 from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Exercise, Number
-from attncourse.grading.explain.asked import Asked
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Asked, Exercise, Mistake, Number
 
 LAYERS, NUM_HEADS, HEAD_DIM = 80, 64, 128
 BATCH, LENGTH, BYTES = 8, 16_384, 2

@@ -8,12 +8,9 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from attncourse.grading.answer import as_answer
-from attncourse.grading.compare import Described
-from attncourse.grading.exercise import Calls, Exercise
+from attncourse.grading.exercise import Calls, Described, Exercise, Given, Mistake, Recipe
 from attncourse.grading.inputs import alternating, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
-from attncourse.grading.mistake import Mistake
-from attncourse.grading.recipe import Given, Recipe
 
 CALLS = (  # what is special, b h g n m d e, how loud
     ("4 samples, 6 query heads, 2 KV heads, 5 queries, 7 keys, head_dim 10, values 9 wide",

@@ -3,10 +3,8 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Exercise, Mistake, normal, seeded
 from attncourse.grading.explain.places import moved
-from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.mistake import Mistake
 
 
 def definition(heads):

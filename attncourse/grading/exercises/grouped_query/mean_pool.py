@@ -2,10 +2,8 @@
 
 import torch
 
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Exercise, Mistake, normal, seeded
 from attncourse.grading.explain.mixtures import sums_of_rows
-from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.mistake import Mistake
 
 
 def definition(x, num_heads, num_kv_heads):

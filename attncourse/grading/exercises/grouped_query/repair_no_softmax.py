@@ -1,18 +1,13 @@
 """Exercise repair_no_softmax: the heads of a group are added up, and the softmax is forgotten."""
 
-from dataclasses import replace
-
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Exercise
+from attncourse.grading.exercise import Calls, Exercise, Mistake
 from attncourse.grading.exercises.grouped_query.grouped_query_attention import (
     ALL,
     CASES,
     averaged,
     ideas,
 )
-from attncourse.grading.mistake import Mistake
-
-RIGHT = replace(ALL, width="d")
 
 
 def as_found(query, key, value):
@@ -26,7 +21,7 @@ EXERCISE = Exercise(
     name="repair_no_softmax",
     answer="grouped_attention",
     judge=Calls(spec.grouped_query_attention, CASES),
-    right=RIGHT,
+    right=ALL,
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     measures=("gradients",),
@@ -35,11 +30,11 @@ EXERCISE = Exercise(
             "This is the code as found, or computes the same: all four faults are still there.",
             as_found,
         ),
-        RIGHT.but(
+        ALL.but(
             "The weights of a group are averaged and the result is copied to its heads; each head "
             "has weights of its own.",
             finish=lambda w, x: averaged(w, x.key),
         ),
-        *ideas(RIGHT),
+        *ideas(ALL),
     ],
 )

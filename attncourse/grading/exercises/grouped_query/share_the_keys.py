@@ -3,10 +3,9 @@
 from torch import nn
 
 from attncourse import spec
-from attncourse.grading.exercise import Case, Exercise
+from attncourse.grading.exercise import Case, Exercise, Given
 from attncourse.grading.layer_recipe import LayerRecipe, merge, split
 from attncourse.grading.layers_judge import Layers, far_apart
-from attncourse.grading.recipe import Given
 
 SIZES = (  # special, embed_dim and heads and KV heads, samples and tokens, how loud
     ("", (30, 6, 2), (3, 4), 1),

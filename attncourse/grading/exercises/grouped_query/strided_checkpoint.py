@@ -8,8 +8,7 @@ import torch.nn.functional as F
 
 from attncourse.grading.callable import no_function
 from attncourse.grading.compare import difference
-from attncourse.grading.exercise import Case, Exercise, Facts
-from attncourse.grading.inputs import sized_cases
+from attncourse.grading.exercise import Case, Exercise, Facts, sized_cases
 from attncourse.grading.layer_recipe import merge, split
 
 CALLS = (  # special, b n width, rows of w_q and of w_k, a factor on x, num_heads, num_kv_heads

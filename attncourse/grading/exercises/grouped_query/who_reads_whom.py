@@ -1,9 +1,7 @@
 """Exercise who_reads_whom: the key/value head of each query head."""
 
 from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Exercise, Number
-from attncourse.grading.explain.asked import Asked
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Asked, Exercise, Mistake, Number
 
 NUM_HEADS, NUM_KV_HEADS = 12, 4
 HEADS, EACH = range(NUM_HEADS), NUM_HEADS // NUM_KV_HEADS

@@ -3,10 +3,8 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake
 from attncourse.grading.explain.kinds import kinds
-from attncourse.grading.mistake import Mistake
 
 
 def definition(n, past):
@@ -34,10 +32,10 @@ def cases(seed: int) -> list[Case]:
 PLACES, MASK = "the positions of the queries", "the rows of the mask"
 
 
-@dataflow()
+@Dataflow
 def right(n, past):
-    places = yield named(f"{PLACES}: n", past + torch.arange(n))
-    return (yield named(f"{MASK}: n m", torch.arange(past + n) <= places[:, None]))
+    places = yield PLACES, past + torch.arange(n)
+    return (yield MASK, torch.arange(past + n) <= places[:, None])
 
 
 def pairs(expected, seen, n, past):

@@ -2,8 +2,7 @@
 
 import torch
 
-from attncourse.grading.exercise import Exercise, Number
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Exercise, Mistake, Number
 
 QUERY_HEADS, KV_HEADS, LENGTH, HEAD_DIM = 64, 8, 4096, 128
 

@@ -2,11 +2,9 @@
 
 import torch
 
-from attncourse.grading.exercise import Case, Counts, Exercise
+from attncourse.grading.exercise import Case, Counts, Exercise, Mistake, seeded
 from attncourse.grading.explain.formula import product
 from attncourse.grading.explain.probes import simpler
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
 
 
 def definition(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):

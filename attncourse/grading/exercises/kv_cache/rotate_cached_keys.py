@@ -5,12 +5,10 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Exercise
+from attncourse.grading.exercise import Calls, Dataflow, Exercise, sized_cases
 from attncourse.grading.exercises.kv_cache import chunked_decode
 from attncourse.grading.exercises.kv_cache.chunked_decode import SHAPES, join
 from attncourse.grading.explain.turns import rotary, turned_step
-from attncourse.grading.inputs import sized_cases
 
 
 def definition(query, key, value, past_key, past_value):
@@ -48,23 +46,19 @@ CASES = partial(sized_cases, letters="b h n p d e", shapes=SHAPES, calls=CALLS)
 PLACES = "the positions of the new tokens"
 
 
-@dataflow(query="the queries: b h n d", key="the new keys: b h t d",
-          value="the new values: b h t e", past_key="the cached keys: b h m d",
-          past_value="the cached values: b h m e")  # fmt: skip
+@Dataflow
 def right(query, key, value, past_key, past_value):
     past, n = past_key.size(2), query.size(2)
-    places = yield named(f"{PLACES}: t", past + torch.arange(n))
-    asking = yield named("the positions of the queries: n", places + 0)
-    coming = yield named("the positions of the new keys: t", places + 0)
-    query = yield named("the turned queries: b h n d", rotary(query, asking))
-    key = yield named("the turned new keys: b h t d", rotary(key, coming))
-    keys = yield named("the keys of all tokens: b h m d", join(past_key, key))
-    values = yield named("the values of all tokens: b h m e", join(past_value, value))
-    scores = yield named("the scores: b h n m", query @ keys.mT / query.size(-1) ** 0.5)
-    visible = yield named("the visible pairs: n m", torch.ones(n, past + n).tril(past).bool())
-    weights = yield named(
-        "the weights: b h n m", scores.masked_fill(~visible, -torch.inf).softmax(-1)
-    )
+    places = yield PLACES, past + torch.arange(n)
+    asking = yield "the positions of the queries", places
+    coming = yield "the positions of the new keys", places
+    query = yield "the turned queries", rotary(query, asking)
+    key = yield "the turned new keys", rotary(key, coming)
+    keys = yield "the keys of all tokens", join(past_key, key)
+    values = yield "the values of all tokens", join(past_value, value)
+    scores = yield "the scores", query @ keys.mT / query.size(-1) ** 0.5
+    visible = yield "the visible pairs", torch.ones(n, past + n).tril(past).bool()
+    weights = yield "the weights", scores.masked_fill(~visible, -torch.inf).softmax(-1)
     return weights @ values, keys, values
 
 
@@ -78,7 +72,8 @@ EXERCISE = Exercise(
     explain=(turned_step,),
     measures=("gradients",),
     ideas=[
-        right.but("The cached keys are turned again; they came in turned.",
-                  "the cached keys", lambda x: rotary(x, torch.arange(x.size(2)))),
+        Mistake("The cached keys are turned again; they came in turned.",
+                lambda q, k, v, past, values: right(
+                    q, k, v, rotary(past, torch.arange(past.size(2))), values)),
     ],
 )  # fmt: skip

@@ -6,10 +6,7 @@ from functools import partial
 import torch
 
 from attncourse.grading.compare import plain, same
-from attncourse.grading.exercise import Calls, Exercise
-from attncourse.grading.explain.asked import Asked
-from attncourse.grading.inputs import sized_cases
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Asked, Calls, Exercise, Mistake, sized_cases
 
 
 def definition(query, w_k):

@@ -6,9 +6,7 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.answer import as_answer
-from attncourse.grading.compare import Described
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise, Mistake
+from attncourse.grading.exercise import Calls, Case, Dataflow, Described, Exercise, Mistake
 from attncourse.grading.explain.loud import only_loud
 from attncourse.grading.explain.mixtures import parts_of_scores
 from attncourse.grading.inputs import normal, seeded
@@ -69,16 +67,16 @@ def dealt(w, heads):
 CONTENT, TURNED = "the products of queries and latents", "the products of the rotary parts"
 
 
-@dataflow(query="the queries: b h d", q_rotary="the rotary queries: b h d")
+@Dataflow
 def right(query, q_rotary, latent, k_rotary, w_k, w_v, cut_k=blocks, cut_v=blocks, wide=False):
     of_keys, of_values = cut_k(w_k, query.size(1)), cut_v(w_v, query.size(1))
-    asks = yield named("the absorbed queries: b h e", torch.einsum("bhd,hdc->bhc", query, of_keys))
-    content = yield named(f"{CONTENT}: b h m", asks @ latent.mT)
-    rotary = yield named(f"{TURNED}: b h m", q_rotary @ k_rotary.mT)
+    asks = yield "the absorbed queries", torch.einsum("bhd,hdc->bhc", query, of_keys)
+    content = yield CONTENT, asks @ latent.mT
+    rotary = yield TURNED, q_rotary @ k_rotary.mT
     width = (latent if wide else query).size(-1) + q_rotary.size(-1)
-    scores = yield named("the scores: b h m", (content + rotary) / width**0.5)
-    weights = yield named("the weights: b h m", scores.softmax, dim=-1)
-    mixed = yield named("the mixed latents: b h e", weights @ latent)
+    scores = yield "the scores", (content + rotary) / width**0.5
+    weights = yield "the weights", scores.softmax(-1)
+    mixed = yield "the mixed latents", weights @ latent
     return torch.einsum("bhc,hec->bhe", mixed, of_values), weights
 
 

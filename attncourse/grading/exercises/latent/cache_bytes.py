@@ -1,8 +1,7 @@
 """Exercise cache_bytes: the cache of DeepSeek-V2 for one long sequence."""
 
-from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.exercise import Exercise, Mistake, Number
 from attncourse.grading.explain.counts import predicted
-from attncourse.grading.mistake import Mistake
 
 LAYERS, HEADS, HEAD_DIM, LATENT, ROTARY, TOKENS, BYTES = 60, 128, 128, 512, 64, 10_000, 2
 ROWS = LAYERS * TOKENS * BYTES  # bytes of one number for each token in each layer

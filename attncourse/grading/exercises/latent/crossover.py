@@ -2,9 +2,8 @@
 
 from itertools import count
 
-from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.exercise import Exercise, Mistake, Number
 from attncourse.grading.explain.counts import predicted
-from attncourse.grading.mistake import Mistake
 
 HEADS, HEAD_DIM, LATENT, ROTARY, TOKENS = 16, 64, 256, 32, 2_000
 

@@ -5,12 +5,9 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
 from attncourse.grading.explain.mixtures import mixture
-from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.layer_recipe import split
-from attncourse.grading.mistake import Mistake
 
 
 def definition(x, positions, w_q, w_qr, w_c, w_kr, w_k, num_heads):
@@ -53,18 +50,18 @@ def rotary(x, positions):
 CONTENT, TURNED = "the products of queries and keys", "the products of the rotary parts"
 
 
-@dataflow()
+@Dataflow
 def right(
     x, positions, w_q, w_qr, w_c, w_kr, w_k, num_heads,
     turn=rotary, turn_k=None, turn_latent=lambda x, positions: x, forgets=0,
 ):  # fmt: skip
-    latent = yield named("the latents: b t e", turn_latent(x @ w_c.mT, positions))
-    keys = yield named("the cached rotary keys: b t d", (turn_k or turn)(x @ w_kr.mT, positions))
+    latent = yield "the latents", turn_latent(x @ w_c.mT, positions)
+    keys = yield "the cached rotary keys", (turn_k or turn)(x @ w_kr.mT, positions)
     asks = split(x @ w_qr.mT, num_heads)
-    asks = yield named("the turned rotary queries: b h n d", turn(asks, positions))
+    asks = yield "the turned rotary queries", turn(asks, positions)
     q, k = (split(y, num_heads) for y in (x @ w_q.mT, latent @ w_k.mT))
-    content = yield named(f"{CONTENT}: b h n m", q @ k.mT)
-    turned = yield named(f"{TURNED}: b h n m", asks @ keys[:, None].mT)
+    content = yield CONTENT, q @ k.mT
+    turned = yield TURNED, asks @ keys[:, None].mT
     width = q.size(-1) + asks.size(-1) * (1 - forgets)
     return (content + turned) / width**0.5, latent, keys
 

@@ -3,11 +3,9 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
 from attncourse.grading.explain.mixtures import mixture
 from attncourse.grading.feature_inputs import EXTREMES, elu_plus_one, extremes, faint
-from attncourse.grading.inputs import normal, seeded
 
 
 def definition(query, key, value, state, total):
@@ -49,20 +47,15 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-@dataflow(
-    query="the queries: b h d", key="the keys: b h d", value="the values: b h e",
-    state="the numbers of the old state: b h i j", total="the numbers of the old total: b h d",
-)  # fmt: skip
+@Dataflow
 def right(query, key, value, state, total):
-    q = yield named("the features of the queries: b h d", elu_plus_one(query))
-    k = yield named("the features of the keys: b h d", elu_plus_one(key))
-    written = yield named("the products of key and value: b h i j",
-                          k[..., None] * value[..., None, :])  # fmt: skip
-    new = yield named("the numbers of the new state: b h i j", state + written)
-    counted = yield named("the numbers of the new total: b h d", total + k)
-    sums = yield named("the sums that the query reads: b h e",
-                       (q[..., None, :] @ new)[..., 0, :])  # fmt: skip
-    weight = yield named("the weights that divide them: b h", (q * counted).sum(-1))
+    q = yield "the features of the queries", elu_plus_one(query)
+    k = yield "the features of the keys", elu_plus_one(key)
+    written = yield "the products of key and value", k[..., None] * value[..., None, :]
+    new = yield "the numbers of the new state", state + written
+    counted = yield "the numbers of the new total", total + k
+    sums = yield "the sums that the query reads", (q[..., None, :] @ new)[..., 0, :]
+    weight = yield "the weights that divide them", (q * counted).sum(-1)
     return sums / weight[..., None], new, counted
 
 

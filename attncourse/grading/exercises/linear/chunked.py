@@ -4,12 +4,9 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.answer import as_answer
-from attncourse.grading.compare import Described
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Exercise
+from attncourse.grading.exercise import Calls, Dataflow, Described, Exercise, normal
 from attncourse.grading.exercises.linear.repair_global import cases
 from attncourse.grading.feature_inputs import elu_plus_one, with_one
-from attncourse.grading.inputs import normal
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 
 TOKENS = 32  # and twice as many
@@ -41,19 +38,21 @@ def lean(answer) -> bool | str:
     return True
 
 
-@dataflow(query="the queries: b h n d", key="the keys: b h m d", value="the values: b h m e")
+@Dataflow
 def right(query, key, value, size):
-    queries = yield named("the features of the queries: b h t d", elu_plus_one(query))
-    keys = yield named("the features of the keys: b h t d", elu_plus_one(key))
+    queries = yield "the features of the queries", elu_plus_one(query)
+    keys = yield "the features of the keys", elu_plus_one(key)
     parts = (x.split(size, dim=2) for x in (queries, keys, with_one(value)))
     state, outputs = 0, []
     for q, k, v in zip(*parts, strict=True):
-        own = yield named("the weights inside a chunk: b h n m", (q @ k.mT).tril())
-        past = yield named("the sums that a chunk reads of the state: b h t e",
-                           q @ state if outputs else 0 * (own @ v))  # fmt: skip
+        own = yield "the weights inside a chunk", (q @ k.mT).tril()
+        past = yield (
+            "the sums that a chunk reads of the state",
+            q @ state if outputs else 0 * (own @ v),
+        )
         read = past + own @ v
         outputs.append(read[..., :-1] / read[..., -1:])
-        state = yield named("the numbers of the state: b h i j", state + k.mT @ v)
+        state = yield "the numbers of the state", state + k.mT @ v
     return torch.cat(outputs, dim=2)
 
 

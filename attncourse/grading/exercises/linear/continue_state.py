@@ -3,8 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise, Mistake
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake
 from attncourse.grading.feature_inputs import (
     EXTREMES,
     UNIT,
@@ -51,21 +50,18 @@ def cases(seed: int) -> list[Case]:
     return drawn(seed, CALLS)
 
 
-@dataflow(
-    query="the queries: b h t d", key="the keys: b h t d", value="the values: b h t e",
-    state="the numbers of the old state: b h i j",
-)  # fmt: skip
+@Dataflow
 def right(query, key, value, state):
-    q = yield named("the features of the queries: b h t d", elu_plus_one(query))
-    k = yield named("the features of the keys: b h t d", elu_plus_one(key))
-    v = yield named("the values with a 1 beside each: b h t e", with_one(value))
-    weights = yield named("the weights inside the piece: b h n m", (q @ k.mT).tril())
-    own = yield named("the sums inside the piece: b h t e", weights @ v)
-    written = yield named("the numbers that the piece writes: b h i j", k.mT @ v)
+    q = yield "the features of the queries", elu_plus_one(query)
+    k = yield "the features of the keys", elu_plus_one(key)
+    v = yield "the values with a 1 beside each", with_one(value)
+    weights = yield "the weights inside the piece", (q @ k.mT).tril()
+    own = yield "the sums inside the piece", weights @ v
+    written = yield "the numbers that the piece writes", k.mT @ v
     read, new = own, written
     if state is not None:
-        read = yield named("the sums of state and piece: b h t e", q @ state + own)
-        new = yield named("the numbers of the new state: b h i j", state + written)
+        read = yield "the sums of state and piece", q @ state + own
+        new = yield "the numbers of the new state", state + written
     return read[..., :-1] / read[..., -1:], new
 
 

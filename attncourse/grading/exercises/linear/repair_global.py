@@ -3,8 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise, Mistake
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake
 from attncourse.grading.feature_inputs import EXTREMES, UNIT, drawn, elu_plus_one, extremes
 
 
@@ -36,17 +35,16 @@ def chunks_between(n, size):
     return i // size - j // size, i - j
 
 
-@dataflow(query="the queries: b h n d", key="the keys: b h m d", value="the values: b h m e")
+@Dataflow
 def right(query, key, value, size):
-    q = yield named("the features of the queries: b h n d", elu_plus_one(query))
-    k = yield named("the features of the keys: b h m d", elu_plus_one(key))
+    q = yield "the features of the queries", elu_plus_one(query)
+    k = yield "the features of the keys", elu_plus_one(key)
     chunks, tokens = chunks_between(query.size(2), size)
-    earlier = yield named("the weights of earlier chunks: b h n m", q @ k.mT * (chunks > 0))
-    own = yield named("the weights inside a chunk: b h n m",
-                      q @ k.mT * ((chunks == 0) & (tokens >= 0)))  # fmt: skip
-    weights = yield named("the weights: b h n m", earlier + own)
-    sums = yield named("the weighted sums of the values: b h n e", weights @ value)
-    total = yield named("the sums of the weights: b h n", weights.sum, -1)
+    earlier = yield "the weights of earlier chunks", q @ k.mT * (chunks > 0)
+    own = yield "the weights inside a chunk", q @ k.mT * ((chunks == 0) & (tokens >= 0))
+    weights = yield "the weights", earlier + own
+    sums = yield "the weighted sums of the values", weights @ value
+    total = yield "the sums of the weights", weights.sum(-1)
     return sums / total[..., None]
 
 

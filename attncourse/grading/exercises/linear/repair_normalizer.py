@@ -1,8 +1,7 @@
 """Exercise repair_normalizer: sums that are divided by the wrong total, or by none."""
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise, Mistake
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake
 from attncourse.grading.feature_inputs import (
     EXTREMES,
     UNIT,
@@ -39,14 +38,14 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-@dataflow(query="the queries: b h n d", key="the keys: b h m d", value="the values: b h m e")
+@Dataflow
 def right(query, key, value, is_causal):
-    q = yield named("the features of the queries: b h n d", elu_plus_one(query))
-    k = yield named("the features of the keys: b h m d", elu_plus_one(key))
-    products = yield named("the products of features: b h n m", q @ k.mT)
-    weights = yield named("the weights: b h n m", products.tril() if is_causal else products + 0)
-    sums = yield named("the weighted sums of the values: b h n e", weights @ value)
-    total = yield named("the sums of the weights: b h n", weights.sum, -1)
+    q = yield "the features of the queries", elu_plus_one(query)
+    k = yield "the features of the keys", elu_plus_one(key)
+    products = yield "the products of features", q @ k.mT
+    weights = yield "the weights", products.tril() if is_causal else products
+    sums = yield "the weighted sums of the values", weights @ value
+    total = yield "the sums of the weights", weights.sum(-1)
     return sums / total[..., None]
 
 

@@ -3,9 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake
 
 
 def cases(seed: int) -> list[Case]:
@@ -14,11 +12,11 @@ def cases(seed: int) -> list[Case]:
     return [Case(f"{n} queries, {m} keys", (n, m), gradients=False) for n, m in sizes]
 
 
-@dataflow()
+@Dataflow
 def right(n, m):
-    queries = yield named("the numbers of the queries: n m", torch.arange(n)[:, None])
-    keys = yield named("the numbers of the keys: m", torch.arange(m))
-    return (yield named("the visible pairs: n m", keys <= queries))
+    queries = yield "the numbers of the queries", torch.arange(n)[:, None]
+    keys = yield "the numbers of the keys", torch.arange(m)
+    return (yield "the visible pairs", keys <= queries)
 
 
 def triangle(n, m, diagonal=0):

@@ -2,12 +2,8 @@
 
 import torch
 
-from attncourse.grading.compare import plain
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.explain.asked import Asked
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.dataflow import Dataflow
+from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Mistake, plain, seeded
 
 
 def definition(lengths, n):
@@ -26,12 +22,12 @@ def cases(seed: int) -> list[Case]:
     ]
 
 
-@dataflow(lengths="the lengths: b")
+@Dataflow
 def right(lengths, n):
     place = torch.arange(n)
-    causal = yield named("the pairs of the causal rule: n m", place <= place[:, None])
-    real = yield named("the real keys: b h n m", (place < lengths[:, None])[:, None, None])
-    return (yield named("the visible pairs: b h n m", causal & real))
+    causal = yield "the pairs of the causal rule", place <= place[:, None]
+    real = yield "the real keys", (place < lengths[:, None])[:, None, None]
+    return (yield "the visible pairs", causal & real)
 
 
 def wrong_pair(asked: Asked) -> str:

@@ -4,8 +4,7 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.compare import same
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.exercise import Asked, Calls, Case, Exercise
 from attncourse.grading.explain.loud import only_loud
 from attncourse.grading.inputs import alternating, far_below_zero, seeded, sized_cases
 from attncourse.grading.recipe import Given, Recipe, hide

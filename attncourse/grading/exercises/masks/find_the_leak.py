@@ -5,12 +5,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attncourse.grading.exercise import Case, Counts, Exercise
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.exercise import Asked, Case, Counts, Exercise, Mistake, seeded
 from attncourse.grading.explain.counts import calls_by
-from attncourse.grading.inputs import seeded
 from attncourse.grading.leaky import leaking_models
-from attncourse.grading.mistake import Mistake
 
 
 def cases(seed: int) -> list[Case]:

@@ -2,9 +2,8 @@
 
 import math
 
-from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.exercise import Exercise, Mistake, Number
 from attncourse.grading.explain.counts import predicted
-from attncourse.grading.mistake import Mistake
 
 VOCAB, LENGTH = 50, 16
 

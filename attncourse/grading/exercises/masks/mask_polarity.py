@@ -5,10 +5,7 @@ import math
 import torch
 
 from attncourse.grading.compare import difference, plain
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.explain.asked import Asked
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Mistake, seeded
 
 VISIBLE = {
     "attend": lambda x: x, "hidden": lambda x: not x,

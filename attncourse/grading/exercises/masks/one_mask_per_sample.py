@@ -4,11 +4,9 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.compare import difference
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Given, Recipe
 from attncourse.grading.explain.loud import only_loud
 from attncourse.grading.inputs import alternating, far_below_zero, seeded, sized_cases
-from attncourse.grading.recipe import Given, Recipe
 
 
 def definition(query, key, value, mask):

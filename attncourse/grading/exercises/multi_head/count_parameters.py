@@ -1,8 +1,7 @@
 """Exercise count_parameters: how many numbers does a layer with 16 heads learn?"""
 
-from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.exercise import Exercise, Mistake, Number
 from attncourse.grading.explain.counts import predicted
-from attncourse.grading.mistake import Mistake
 
 WIDTH, HEADS = 512, 16
 ONE = WIDTH**2 + WIDTH  # one projection

@@ -7,10 +7,7 @@ import torch
 from torch import nn
 
 from attncourse import spec
-from attncourse.grading.compare import Raised
-from attncourse.grading.exercise import Case, Exercise, Facts
-from attncourse.grading.explain.asked import Asked
-from attncourse.grading.inputs import seeded
+from attncourse.grading.exercise import Asked, Case, Exercise, Facts, Raised, seeded
 from attncourse.grading.layers_judge import Layers
 from attncourse.grading.observe import NotAttempted, run
 

@@ -8,12 +8,9 @@ from torch import nn
 
 from attncourse import spec
 from attncourse.grading.dropped import drawn_alone, kept
-from attncourse.grading.exercise import Case, Exercise, Facts
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.exercise import Asked, Case, Exercise, Facts, Given, seeded
 from attncourse.grading.explain.loud import only_loud
-from attncourse.grading.inputs import seeded
 from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart, merge, split
-from attncourse.grading.recipe import Given
 
 SIZES = (
     ("", (18, 3, 0.4), (2, 5), 1), ("", (10, 2, 0.1), (3, 4), 1), ("", (6, 1, 0.5), (1, 3), 2),

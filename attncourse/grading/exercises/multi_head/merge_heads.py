@@ -3,10 +3,8 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Exercise, Mistake, seeded
 from attncourse.grading.explain.places import moved
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
 
 CALLS = (  # what is special, shape in memory, its axes in order
     ("2 samples, 3 heads, 5 positions, head_dim 7", (2, 3, 5, 7), (0, 1, 2, 3)),

@@ -5,11 +5,9 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Exercise, Given, Recipe, sized_cases
 from attncourse.grading.explain.loud import only_loud
-from attncourse.grading.inputs import sized_cases
 from attncourse.grading.layers_judge import split
-from attncourse.grading.recipe import Given, Recipe
 
 
 def definition(query, key, value, w_q, w_k, w_v, w_o, num_heads):

@@ -3,10 +3,8 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Exercise, Mistake, seeded
 from attncourse.grading.explain.places import moved
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
 
 CALLS = (  # special about the call, shape in memory, its axes in order, num_heads
     ("2 samples, 5 positions, 3 heads of 7 numbers", (2, 5, 21), (0, 1, 2), 3),

@@ -5,9 +5,8 @@ from functools import partial
 import torch
 from torch import nn
 
-from attncourse.grading.exercise import Exercise, Facts
+from attncourse.grading.exercise import Exercise, Facts, seeded
 from attncourse.grading.explain.trainings import in_place, meaning_of_facts, said_instead
-from attncourse.grading.inputs import seeded
 from attncourse.grading.trained import facts_of, independent, mixes, share, skill
 
 VOCAB, LENGTH, MAX_PARAMETERS, THRESHOLD = 20, 12, 20_000, 0.99

@@ -4,8 +4,7 @@ from functools import partial
 
 from attncourse import spec
 from attncourse.grading.answer import as_answer
-from attncourse.grading.compare import Described
-from attncourse.grading.exercise import Calls, Exercise
+from attncourse.grading.exercise import Calls, Described, Exercise
 from attncourse.grading.inputs import alternating, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 from attncourse.grading.recipe import Given, Recipe, triangle

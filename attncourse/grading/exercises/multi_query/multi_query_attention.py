@@ -5,9 +5,8 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Exercise
+from attncourse.grading.exercise import Calls, Exercise, Mistake
 from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
-from attncourse.grading.mistake import Mistake
 from attncourse.grading.recipe import Given, Recipe, triangle
 
 

@@ -4,11 +4,8 @@ import torch
 from torch import nn
 
 from attncourse.grading.compare import Close, difference
-from attncourse.grading.exercise import Case, Counts, Exercise
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.exercise import Asked, Case, Counts, Exercise, Mistake, seeded
 from attncourse.grading.explain.formula import formula
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
 
 WIDEST = 49_049, 49
 

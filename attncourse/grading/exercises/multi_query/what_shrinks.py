@@ -4,9 +4,7 @@ import torch
 from torch import nn
 
 from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Exercise, Number
-from attncourse.grading.explain.asked import Asked
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Asked, Exercise, Mistake, Number
 
 EMBED_DIM, NUM_HEADS, TOKENS, HEAD_DIM = 512, 8, 1024, 64
 

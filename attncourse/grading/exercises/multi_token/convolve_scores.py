@@ -6,10 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise, Mistake
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, seeded
 from attncourse.grading.explain.leaks import leaked
-from attncourse.grading.inputs import seeded
 from attncourse.grading.recipe import triangle
 
 
@@ -64,14 +62,15 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-@dataflow(scores="the scores: b h n m", kernel="the numbers of the kernels: h i j")
+@Dataflow
 def right(scores, kernel):
     (heads, c_q, c_k), later = kernel.shape, future(*scores.shape[2:])
-    past = yield named("the scores with 0 in the future: b h n m", scores.masked_fill(later, 0.0))
-    around = yield named("the scores with zeros above and beside: b h i j",
-                         F.pad(past, (c_k // 2, c_k // 2, c_q - 1, 0)))  # fmt: skip
-    slid = yield named("the convolved scores: b h n m",
-                       F.conv2d(around, kernel[:, None], groups=heads))  # fmt: skip
+    past = yield "the scores with 0 in the future", scores.masked_fill(later, 0.0)
+    around = yield (
+        "the scores with zeros above and beside",
+        F.pad(past, (c_k // 2, c_k // 2, c_q - 1, 0)),
+    )
+    slid = yield "the convolved scores", F.conv2d(around, kernel[:, None], groups=heads)
     return slid.masked_fill(later, -math.inf).softmax(-1)
 
 

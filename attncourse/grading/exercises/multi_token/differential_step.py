@@ -6,9 +6,7 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise, Mistake
-from attncourse.grading.inputs import normal, seeded
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
 
 
 def definition(query, key, value, lam, visible):
@@ -40,22 +38,21 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-@dataflow(
-    query="the queries: b h n d", key="the keys: b h m d", value="the values: b h m e",
-    visible="the places of visible: n m",
-)  # fmt: skip
+@Dataflow
 def right(
     query, key, value, lam, visible,
     one=lambda maps: maps[:, ::2], other=lambda maps: maps[:, 1::2],
 ):  # fmt: skip
-    products = yield named("the products of queries and keys: b h n m", query @ key.mT)
-    scores = yield named("the scaled scores: b h n m", products / math.sqrt(query.size(-1)))
-    hidden = yield named("the scores with minus infinity where nothing is visible: b h n m",
-                         scores.masked_fill(~visible, -math.inf))  # fmt: skip
-    maps = yield named("the maps of all heads: b h n m", hidden.softmax, -1)
-    first = yield named("the maps of the first heads, 0, 2, 4 ...: b h n m", one(maps))
-    second = yield named("the maps of the second heads, 1, 3, 5 ...: b h n m", other(maps))
-    weights = yield named("the differences first - lam * second: b h n m", first - lam * second)
+    products = yield "the products of queries and keys", query @ key.mT
+    scores = yield "the scaled scores", products / math.sqrt(query.size(-1))
+    hidden = yield (
+        "the scores with minus infinity where nothing is visible",
+        scores.masked_fill(~visible, -math.inf),
+    )
+    maps = yield "the maps of all heads", hidden.softmax(-1)
+    first = yield "the maps of the first heads, 0, 2, 4 ...", one(maps)
+    second = yield "the maps of the second heads, 1, 3, 5 ...", other(maps)
+    weights = yield "the differences first - lam * second", first - lam * second
     return weights @ value, weights
 
 

@@ -5,8 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise
 from attncourse.grading.exercises.multi_token.convolve_scores import positive
 from attncourse.grading.explain.leaks import leaked
 from attncourse.grading.inputs import far_below_zero, seeded
@@ -57,20 +56,15 @@ def slide(table, kernel):
     return F.conv2d(around, kernel[:, None], groups=len(kernel))
 
 
-@dataflow(
-    query="the queries: b h n d", key="the keys: b h m d", value="the values: b h m e",
-    kernel="the numbers of kernel: h i j", kernel_after="the numbers of kernel_after: h i j",
-)  # fmt: skip
+@Dataflow
 def right(query, key, value, kernel, kernel_after):
     later = torch.ones(2 * (query.size(2),), dtype=torch.bool).triu(1)
-    scores = yield named("the scores: b h n m", query @ key.mT / math.sqrt(query.size(-1)))
-    past = yield named("the scores with 0 in the future: b h n m", scores.masked_fill(later, 0.0))
-    slid = yield named("the convolved scores: b h n m", slide(past, kernel))
-    weights = yield named("the weights of the softmax: b h n m",
-                          slid.masked_fill(later, -math.inf).softmax(-1))  # fmt: skip
-    after = yield named("the convolved weights: b h n m", slide(weights, kernel_after))
-    mixed = yield named("the convolved weights with 0 in the future: b h n m",
-                        after.masked_fill(later, 0.0))  # fmt: skip
+    scores = yield "the scores", query @ key.mT / math.sqrt(query.size(-1))
+    past = yield "the scores with 0 in the future", scores.masked_fill(later, 0.0)
+    slid = yield "the convolved scores", slide(past, kernel)
+    weights = yield "the weights of the softmax", slid.masked_fill(later, -math.inf).softmax(-1)
+    after = yield "the convolved weights", slide(weights, kernel_after)
+    mixed = yield "the convolved weights with 0 in the future", after.masked_fill(later, 0.0)
     return mixed @ value, mixed
 
 

@@ -2,8 +2,7 @@
 
 import torch
 
-from attncourse.grading.exercise import Exercise, Number
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Exercise, Mistake, Number
 
 KEYS, SEEN, SLOPE = 256, 32, 1 / 8
 

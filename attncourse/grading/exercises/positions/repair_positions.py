@@ -3,11 +3,8 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
 from attncourse.grading.explain.places import apart
-from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.mistake import Mistake
 
 
 def definition(table, n, m):
@@ -43,13 +40,13 @@ DISTANCES, NEAR, COLUMNS = (
 )  # fmt: skip
 
 
-@dataflow(table="the numbers of the table: h c")
+@Dataflow
 def right(table, n, m):
     r = table.size(1) // 2
-    places = yield named("the positions of the queries: n", m - n + torch.arange(n))
-    distances = yield named(f"{DISTANCES}: n m", places[:, None] - torch.arange(m))
-    near = yield named(f"{NEAR}: n m", distances.clamp(-r, r))
-    columns = yield named(f"{COLUMNS}: n m", near + r)
+    places = yield "the positions of the queries", m - n + torch.arange(n)
+    distances = yield DISTANCES, places[:, None] - torch.arange(m)
+    near = yield NEAR, distances.clamp(-r, r)
+    columns = yield COLUMNS, near + r
     return table[:, columns]
 
 

@@ -3,11 +3,8 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
 from attncourse.grading.explain.turns import turned
-from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.mistake import Mistake
 
 
 def side_by_side(x):
@@ -54,19 +51,19 @@ PAST, PLACES = "the lengths of the pasts", "the positions of the new tokens"
 SPEEDS, ANGLES = "the speeds of the pairs", "the angles"
 
 
-@dataflow(query="the queries: b h n d", key="the keys: b h n d", past=f"{PAST}: b")
+@Dataflow
 def right(query, key, past, base):
     n, d = query.shape[2:]
-    places = yield named(f"{PLACES}: b t", past[:, None] + torch.arange(n))
-    speeds = yield named(f"{SPEEDS}: u", base ** (-2 * torch.arange(d // 2) / d))
-    angles = yield named(f"{ANGLES}: b t u", places[..., None] * speeds)
+    places = yield PLACES, past[:, None] + torch.arange(n)
+    speeds = yield SPEEDS, base ** (-2 * torch.arange(d // 2) / d)
+    angles = yield ANGLES, places[..., None] * speeds
 
     def turn(x):
         (a, b), c, s = side_by_side(x).chunk(2, -1), angles.cos()[:, None], angles.sin()[:, None]
         return as_neighbours(torch.cat([a * c - b * s, a * s + b * c], -1))
 
-    queries = yield named("the turned queries: b h n d", turn(query))
-    keys = yield named("the turned keys: b h n d", turn(key))
+    queries = yield "the turned queries", turn(query)
+    keys = yield "the turned keys", turn(key)
     return queries, keys
 
 

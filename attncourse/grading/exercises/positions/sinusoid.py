@@ -4,10 +4,7 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.compare import same
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, seeded
 
 
 def definition(positions, width, base):
@@ -32,14 +29,14 @@ def cases(seed: int) -> list[Case]:
 EXPONENTS, ANGLES = "the exponents", "the angles"
 
 
-@dataflow(positions="the positions: r")
+@Dataflow
 def right(positions, width, base):
     c = torch.arange(width // 2).double()
-    exponents = yield named(f"{EXPONENTS}: u", -2 * c / width)
-    speeds = yield named("the speeds of the clocks: u", base**exponents)
-    angles = yield named(f"{ANGLES}: r u", positions[:, None] * speeds)
-    sines = yield named("the sines: r u", angles.sin())
-    cosines = yield named("the cosines: r u", angles.cos())
+    exponents = yield EXPONENTS, -2 * c / width
+    speeds = yield "the speeds of the clocks", base**exponents
+    angles = yield ANGLES, positions[:, None] * speeds
+    sines = yield "the sines", angles.sin()
+    cosines = yield "the cosines", angles.cos()
     return torch.cat([sines, cosines], -1)
 
 

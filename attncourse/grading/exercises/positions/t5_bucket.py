@@ -5,11 +5,8 @@ import math
 import torch
 
 from attncourse import spec
-from attncourse.grading.dataflow import Value, dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, seeded
 from attncourse.grading.explain.buckets import sides
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
 
 
 def definition(distance, buckets, furthest):
@@ -40,18 +37,18 @@ SHARES = "these logarithms, divided by that of furthest / e"
 PARTS, LARGE = "the places of far distances, not yet whole", "the buckets of far distances"
 
 
-@dataflow()
+@Dataflow
 def right(distance, buckets, furthest):
-    half = yield Value("the buckets of a side", (), buckets // 2)
-    e = yield Value("e", (), half // 2)
-    far = yield named("the distances without their sign: x", distance.abs())
-    logs = yield named(f"{LOGS}: x", (far.clamp(min=e) / e).log())
-    shares = yield named(f"{SHARES}: x", logs / math.log(furthest / e))
-    parts = yield named(f"{PARTS}: x", e + (half - e) * shares)
-    large = yield named(f"{LARGE}: x", parts.long().clamp(max=half - 1))
-    near = yield named("the near distances, below e: x", far < e)
-    bucket = yield named("the buckets on their side: x", torch.where(near, far, large))
-    after = yield named(f"{AFTER}: x", distance < 0)
+    half = yield ("the buckets of a side", buckets // 2)
+    e = yield ("e", half // 2)
+    far = yield "the distances without their sign", distance.abs()
+    logs = yield LOGS, (far.clamp(min=e) / e).log()
+    shares = yield SHARES, logs / math.log(furthest / e)
+    parts = yield PARTS, e + (half - e) * shares
+    large = yield LARGE, parts.long().clamp(max=half - 1)
+    near = yield "the near distances, below e", far < e
+    bucket = yield "the buckets on their side", torch.where(near, far, large)
+    after = yield AFTER, distance < 0
     return bucket + half * after
 
 

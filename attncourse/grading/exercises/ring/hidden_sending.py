@@ -5,10 +5,8 @@ from fractions import Fraction
 
 import torch
 
-from attncourse.grading.exercise import Case, Counts, Exercise
+from attncourse.grading.exercise import Case, Counts, Exercise, Mistake, seeded
 from attncourse.grading.explain.probes import doubled
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
 
 
 def definition(num_heads, num_kv_heads, head_dim, flops_per_second, bytes_per_second):

@@ -4,9 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.inputs import seeded
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
 
 NONE = -math.inf
 
@@ -56,17 +54,17 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-@dataflow(outputs="the outputs of the parts: k b h n e", lses="the lse of the parts: k b h n")
+@Dataflow
 def right(outputs, lses):
-    kept = yield named("the outputs of the parts, 0 where one is empty: k b h n e",
-                       outputs.masked_fill((lses == NONE)[..., None], 0))  # fmt: skip
-    top = yield named("the largest lse of the rows: b h n", lses.amax(0))
-    shift = yield named("the lse that are subtracted: b h n", top.masked_fill(top == NONE, 0))
-    each = yield named("the exponentials exp(lse - largest): k b h n", torch.exp(lses - shift))
-    total = yield named("the sums of the exponentials: b h n", each.sum(0))
-    shares = yield named(
-        "the shares of the parts: k b h n", each / total.masked_fill(total == 0, 1)
+    kept = yield (
+        "the outputs of the parts, 0 where one is empty",
+        outputs.masked_fill((lses == NONE)[..., None], 0),
     )
+    top = yield "the largest lse of the rows", lses.amax(0)
+    shift = yield "the lse that are subtracted", top.masked_fill(top == NONE, 0)
+    each = yield "the exponentials exp(lse - largest)", torch.exp(lses - shift)
+    total = yield "the sums of the exponentials", each.sum(0)
+    shares = yield "the shares of the parts", each / total.masked_fill(total == 0, 1)
     return (shares[..., None] * kept).sum(0), shift + total.log()
 
 

@@ -2,10 +2,8 @@
 
 import torch
 
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Exercise, Mistake, seeded
 from attncourse.grading.explain.kinds import kinds
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
 
 SKIPPED, DIAGONAL, WHOLE = 0, 1, 2
 

@@ -3,11 +3,8 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.compare import plain
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Given, Recipe, plain
 from attncourse.grading.inputs import normal, seeded
-from attncourse.grading.recipe import Given, Recipe
 
 
 def definition(query, key, value, tokens):

@@ -4,10 +4,7 @@ import itertools
 
 import torch
 
-from attncourse.grading.compare import plain
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.explain.asked import Asked
-from attncourse.grading.inputs import normal, seeded
+from attncourse.grading.exercise import Asked, Calls, Case, Exercise, normal, plain, seeded
 
 
 def definition(keys, values, new_keys, new_values, num_sinks, window):

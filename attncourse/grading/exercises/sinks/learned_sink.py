@@ -3,8 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.exercise import Asked, Calls, Case, Exercise
 from attncourse.grading.inputs import far_below_zero, normal, seeded
 from attncourse.grading.recipe import Given, Recipe, hide
 

@@ -5,11 +5,7 @@ import math
 import torch
 
 from attncourse.grading.compare import same
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.explain.asked import Asked
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, Mistake, seeded
 
 
 def definition(scores, dim):
@@ -46,13 +42,13 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-@dataflow(scores="the scores")
+@Dataflow
 def right(scores, dim):
-    top = yield named("the largest scores of the rows", scores.amax(dim, keepdim=True))
-    shift = yield named("the numbers that are subtracted, at least 0", top.clamp(min=0))
-    weights = yield named("the exponentials", torch.exp(scores - shift))
-    one = yield named("the exponentials of the 1, exp(-largest)", torch.exp(-shift))
-    total = yield named("the denominators", one + weights.sum(dim, keepdim=True))
+    top = yield "the largest scores of the rows", scores.amax(dim, keepdim=True)
+    shift = yield "the numbers that are subtracted, at least 0", top.clamp(min=0)
+    weights = yield "the exponentials", torch.exp(scores - shift)
+    one = yield "the exponentials of the 1, exp(-largest)", torch.exp(-shift)
+    total = yield "the denominators", one + weights.sum(dim, keepdim=True)
     return weights / total
 
 

@@ -5,10 +5,9 @@ from functools import partial
 
 import torch
 
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Exercise, Given, Recipe
 from attncourse.grading.inputs import alternating, far_below_zero, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited, grows_linearly
-from attncourse.grading.recipe import Given, Recipe
 
 
 def definition(query, key, value, window_size):

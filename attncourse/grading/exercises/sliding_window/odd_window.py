@@ -5,9 +5,8 @@ import math
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Exercise, Given, Recipe
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
-from attncourse.grading.recipe import Given, Recipe
 
 
 def definition(query, key, value, window_size, present):

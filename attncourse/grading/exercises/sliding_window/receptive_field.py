@@ -2,11 +2,9 @@
 
 import torch
 
-from attncourse.grading.exercise import Counts, Exercise
+from attncourse.grading.exercise import Case, Counts, Exercise, seeded
 from attncourse.grading.explain.probes import simpler
 from attncourse.grading.explain.shapes import reordered
-from attncourse.grading.inputs import seeded
-from attncourse.grading.observe import Case
 
 
 def definition(windows, position):

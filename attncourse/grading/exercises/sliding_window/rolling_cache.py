@@ -4,8 +4,7 @@ from operator import index
 
 import torch
 
-from attncourse.grading.compare import Raised
-from attncourse.grading.exercise import Exercise, Facts
+from attncourse.grading.exercise import Exercise, Facts, Raised
 from attncourse.grading.feed import Feed, other_tokens
 
 

@@ -5,11 +5,9 @@ from functools import partial
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, sized_cases
 from attncourse.grading.explain.probes import simpler
 from attncourse.grading.explain.relations import multiplied, related
-from attncourse.grading.inputs import normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited, grows_linearly
 
 
@@ -49,14 +47,14 @@ def measured(n):
     return *normal(torch.Generator().manual_seed(7), *[(1, 1, n, 2)] * 2), 5, 2
 
 
-@dataflow(query="the queries: b h n d", key="the keys: b h n d")
+@Dataflow
 def right(query, key, left, right):
     n, d = query.shape[-2:]
     first, columns = torch.arange(n)[:, None] - left, torch.arange(left + 1 + right)
-    place = yield named("the numbers of the keys of a row: n c", first + columns)
-    keys = yield named("the keys of each row: b h n c d", key[:, :, place.clamp(0, n - 1)])
-    products = yield named("the products: b h n c", (query[:, :, :, None] * keys).sum(-1))
-    scores = yield named("the scaled scores: b h n c", products / math.sqrt(d))
+    place = yield "the numbers of the keys of a row", first + columns
+    keys = yield "the keys of each row", key[:, :, place.clamp(0, n - 1)]
+    products = yield "the products", (query[:, :, :, None] * keys).sum(-1)
+    scores = yield "the scaled scores", products / math.sqrt(d)
     return scores.masked_fill((place < 0) | (place >= n), -math.inf)
 
 

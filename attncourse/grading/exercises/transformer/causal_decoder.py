@@ -4,11 +4,9 @@ import random
 
 import torch
 
-from attncourse.grading.exercise import Case, Counts, Exercise
+from attncourse.grading.exercise import Case, Counts, Exercise, Mistake, seeded
 from attncourse.grading.explain.counts import calls_by
-from attncourse.grading.inputs import seeded
 from attncourse.grading.leaky import decoder
-from attncourse.grading.mistake import Mistake
 
 
 def cases(seed: int) -> list[Case]:

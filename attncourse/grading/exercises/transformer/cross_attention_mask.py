@@ -2,10 +2,7 @@
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, seeded
 
 
 def definition(source, n, pad):
@@ -50,9 +47,9 @@ def cases(seed: int) -> list[Case]:
 WORDS = "the words of the sources"
 
 
-@dataflow(source="the tokens of the sources: b m")
+@Dataflow
 def right(source, n, pad):
-    words = yield named(f"{WORDS}: b m", source != pad)
+    words = yield WORDS, source != pad
     return words[:, None, None].expand(-1, 1, n, -1)
 
 

@@ -2,10 +2,7 @@
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, seeded
 
 
 def attend(query, source):
@@ -55,13 +52,13 @@ SELF, CROSS, THINK = "self-attention", "cross-attention", "feed-forward network"
 SUMS = "the sums behind the {}"
 
 
-@dataflow(memory="the numbers of the memory: b m d")
+@Dataflow
 def right(x, memory, self_attend, cross_attend, feed_forward, norms):
     parts = self_attend, lambda y: cross_attend(y, memory), feed_forward
     for k, (part, called) in enumerate(zip(parts, (SELF, CROSS, THINK), strict=True)):
-        y = yield named(f"{NORMED.format(k)}: b n d", norms[k](x))
-        y = yield named(f"{READ.format(called)}: b n d", part(y))
-        x = yield named(f"{SUMS.format(called)}: b n d", x + y)
+        y = yield f"{NORMED.format(k)}", norms[k](x)
+        y = yield f"{READ.format(called)}", part(y)
+        x = yield f"{SUMS.format(called)}", x + y
     return x
 
 

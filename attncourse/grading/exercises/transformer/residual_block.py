@@ -2,12 +2,9 @@
 
 import torch
 
-from attncourse.grading.dataflow import dataflow, named
-from attncourse.grading.exercise import Calls, Case, Exercise
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, seeded
 from attncourse.grading.explain.relations import multiplied
 from attncourse.grading.explain.shapes import packed
-from attncourse.grading.inputs import seeded
-from attncourse.grading.mistake import Mistake
 
 
 def read_before(y):
@@ -45,17 +42,17 @@ def cases(seed: int) -> list[Case]:
 CENTRED, VARIANCES = "the vectors less their means", "the variances, with 1e-5 added"
 
 
-@dataflow(x="the vectors: b t d", weight="the weights: d", bias="the biases: d")
+@Dataflow
 def right(x, part, weight, bias, norm_first):
     def norm(y):
-        centred = yield named(f"{CENTRED}: b t d", y - y.mean(-1, keepdim=True))
-        spread = yield named(f"{VARIANCES}: b t d", centred.square().mean(-1, keepdim=True) + 1e-5)
-        scaled = yield named("these vectors, divided by the roots: b t d", centred / spread.sqrt())
-        return (yield named("the normed vectors: b t d", scaled * weight + bias))
+        centred = yield CENTRED, y - y.mean(-1, keepdim=True)
+        spread = yield VARIANCES, centred.square().mean(-1, keepdim=True) + 1e-5
+        scaled = yield "these vectors, divided by the roots", centred / spread.sqrt()
+        return (yield "the normed vectors", scaled * weight + bias)
 
     read = (yield from norm(x)) if norm_first else x
-    y = yield named("the results of the part: b t d", part(read))
-    y = yield named("the sums of x and these results: b t d", x + y)
+    y = yield "the results of the part", part(read)
+    y = yield "the sums of x and these results", x + y
     return y if norm_first else (yield from norm(y))
 
 

@@ -6,10 +6,8 @@ from functools import partial
 import torch
 from torch import nn
 
-from attncourse.grading.compare import Described
-from attncourse.grading.exercise import Exercise, Facts
+from attncourse.grading.exercise import Described, Exercise, Facts, seeded
 from attncourse.grading.explain.trainings import meaning_of_facts, said_instead
-from attncourse.grading.inputs import seeded
 from attncourse.grading.trained import facts_of, independent, skill
 
 LENGTH, HORIZON, NOISE, MAX_PARAMETERS, THRESHOLD = 24, 8, 0.2, 50_000, 0.2
