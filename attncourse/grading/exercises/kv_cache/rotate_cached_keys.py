@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Dataflow, Exercise, sized_cases
+from attncourse.grading.exercise import Calls, Dataflow, Exercise, Mistake, sized_cases
 from attncourse.grading.exercises.kv_cache import chunked_decode
 from attncourse.grading.exercises.kv_cache.chunked_decode import SHAPES, join
 from attncourse.grading.explain.turns import rotary, turned_step
