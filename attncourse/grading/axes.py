@@ -9,5 +9,14 @@ AXES = {
 
 def words(letter: str) -> tuple[str, str]:
     """A place on the axis of this letter, and several of them: ``("query", "queries")``."""
-    one = AXES.get(letter, letter)
+    if letter not in AXES:
+        return f"place on {letter}", f"places on {letter}"
+    one = AXES[letter]
     return one, f"{one[:-1]}ies" if one.endswith("ry") else f"{one}s"
+
+
+def at(letter: str, *places: int) -> str:
+    """``"query 3"``, or ``"place 3 on axis 0"`` where the axis has no name; six places at most."""
+    listed = ", ".join(map(str, places[:6])) + " ..." * (len(places) > 6)
+    what = words(letter)[len(places) > 1]
+    return f"{what} {listed}" if letter in AXES else what.replace(" ", f" {listed} ", 1)

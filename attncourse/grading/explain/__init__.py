@@ -58,20 +58,20 @@ from attncourse.grading.judges import GIVEN
 Explainer = Callable[[Asked], str]
 LOG = logging.getLogger(__name__)
 
+OF_ERRORS: tuple[Explainer, ...] = (stored.stored, errors.meaning_of_errors)
 ORDER: tuple[Explainer, ...] = (
-    stored.stored,
-    errors.meaning_of_errors,
+    *OF_ERRORS,
     shapes.uncalled, shapes.one_of_several, shapes.packed, shapes.reordered, shapes.reshaped,
     decoders.cached,
     shapes.of_another_type,
     beside.changed_input, beside.lost_gradient, beside.cut_gradient, beside.too_large,
     layers.unsteady,
-    relations.multiplied, relations.related,
+    relations.multiplied, relations.constant, relations.related,
     lengths.wrong_lengths,
     relations.limited,
     beside.wrong_property,
     masks.wrong_pair,
-    relations.rounded, relations.nearly_right, relations.not_a_number,
+    relations.rounded, relations.not_a_number,
     loud.finite_fill, loud.only_loud,
     layers.neutral, layers.of_layer,
     decoders.decoded,
@@ -93,7 +93,7 @@ def explain(asked: Asked, first: Iterable[Explainer] = ()) -> str:
     """
     if GIVEN in asked.seen:
         return ""  # it was never called, and the finding says why
-    for explainer in (*first, *ORDER):
+    for explainer in OF_ERRORS if asked.stops else (*first, *ORDER):
         try:
             says = explainer(asked)
         except (Exception, SystemExit):  # of strange results, or of an answer that was asked again

@@ -107,13 +107,24 @@ class Asked:
         return [what for what, right in both if difference(right, self.seen[what])]
 
     @cached_property
-    def raised(self) -> list[Raised]:
-        """Errors where none belongs."""
-        return [
-            x
+    def errors(self) -> dict[str, Raised]:
+        """Errors where none belongs, by property."""
+        return {
+            what: x
             for what, x in self.seen.items()
             if isinstance(x, Raised) and not isinstance(self.expected.get(what), Raised)
-        ]
+        }
+
+    @property
+    def raised(self) -> list[Raised]:
+        """The errors alone."""
+        return list(self.errors.values())
+
+    @cached_property
+    def stops(self) -> bool:
+        """Do as many calls end in an error as give a wrong result? Then the error says more."""
+        calls = [what for what in self.errors if GRADIENT not in what]
+        return bool(calls) and 2 * len(calls) >= len(self.wrong)
 
     def again(self, cases: list[Case]) -> Iterator[tuple[Case, Any, Any]]:
         """Other calls, without gradients: the case, the right output, and that of the answer."""

@@ -24,6 +24,7 @@ def of_number(asked: Asked) -> str:
     if not wrong:
         return ""
     where = f"In {len(wrong)} of {len(pairs)} cases the" if len(wrong) < len(pairs) else "The"
+    where = "Where a number comes back, the" if asked.errors else where
     what = "numbers are" if len(wrong) > 1 else "number is"
     they = "they" if len(wrong) > 1 else "it"
     if any(seen < 0 <= right for right, seen in wrong) and all(

@@ -19,8 +19,6 @@ def kinds(of: Callable[..., Iterator[tuple[str, Tensor]]]) -> Callable[[Asked], 
     """
 
     def explainer(asked: Asked) -> str:
-        if 2 * len(asked.raised) > len(asked.wrong):
-            return ""  # the error says more
         found: dict[str, str] = {}
         told = ""
         for call in asked.shaped:

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from attncourse.grading.axes import words
+from attncourse.grading.axes import AXES, words
 from attncourse.grading.compare import plain
 from attncourse.grading.explain.asked import Asked, Wrong, axis_names, tensors
 
@@ -28,7 +28,7 @@ def wrong_lengths(asked: Asked) -> str:
             continue
         letters = axis_names(asked, pairs[0].right, number)
         told = [
-            f"the axis of {words(letter)[1] if len(letter) == 1 else letter} is {how}"
+            f"{f'the axis of {words(letter)[1]}' if letter in AXES else letter} is {how}"
             for d, letter in enumerate(letters)
             if (how := _how(asked, pairs, d, letters))
         ]

@@ -9,7 +9,7 @@ from attncourse.grading.explain.asked import Asked
 from attncourse.grading.observe import Case
 
 ONLY_LOUD = (
-    "Ordinary scores give the right result, large ones do not. Something depends on their size: an "
+    "All calls with ordinary scores are right; with large ones not. Something depends on size: an "
     "exponential without the largest score of the row subtracted, a clamp, a small number that is "
     "added, a number in the place of minus infinity, or a low precision."
 )

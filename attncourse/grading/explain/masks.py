@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attncourse.grading.axes import words
+from attncourse.grading.axes import at
 from attncourse.grading.explain.asked import Asked, axis_names
 
 
@@ -34,10 +34,8 @@ def _first_wrong(asked: Asked, right: Tensor, seen: Tensor, number: int) -> str:
     told = seen.flatten()[wrong.flatten()][0]
     count = f"Of {wrong.numel()} places {int(wrong.sum())} are wrong, for example"
     if right.dim() < 2 or letters[-2:] != ["n", "m"]:
-        at = ", ".join(
-            f"{words(x)[0]} {k}" for x, k in zip(letters, wrong.nonzero()[0].tolist(), strict=True)
-        )
-        return f"{count} {at}: it is {bool(told)}, and should be {not told}."
-    at = "".join(f"{words(x)[0]} {k}, " for x, k in zip(letters, where, strict=False))
+        there = ", ".join(map(at, letters, wrong.nonzero()[0].tolist()))
+        return f"{count} {there}: it is {bool(told)}, and should be {not told}."
+    there = "".join(f"{at(x, k)}, " for x, k in zip(letters, where, strict=False))
     reads = f"reads key {j}, and should not" if told else f"does not read key {j}, and should"
-    return f"{count} {at}query {i} {reads}."
+    return f"{count} {there}query {i} {reads}."

@@ -139,8 +139,9 @@ def _factors(basis: Tensor, number: Tensor) -> list[float] | None:
 
 
 def _sum(factors: list[float], names: Sequence[str]) -> str:
-    both = zip(map(_digits, factors), names, strict=True)
-    parts = [f"{x:g} times {name}" for x, name in both if x]
+    least = 1e-4 * max(map(abs, factors))  # rounding
+    both = zip(factors, names, strict=True)
+    parts = [f"{_digits(x):g} times {name}" for x, name in both if abs(x) > least]
     return " plus ".join(parts).replace("plus -", "minus ") or "0"
 
 

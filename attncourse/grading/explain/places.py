@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attncourse.grading.axes import words
+from attncourse.grading.axes import at, words
 from attncourse.grading.compare import ATOL, RTOL, difference, same
-from attncourse.grading.explain.asked import Asked, Wrong, axis_names, labels, listed
+from attncourse.grading.explain.asked import Asked, Wrong, axis_names, labels
 from attncourse.grading.explain.relations import one_factor
 from attncourse.grading.explain.steps import ALL_MADE, missing_step
 
@@ -77,16 +77,14 @@ def _stands(asked: Asked, label: str, right: Tensor, seen: Tensor, number: int) 
     for axis, letter in enumerate(letters):
         bad = wrong.movedim(axis, 0).flatten(1).any(1)
         if not bad.all():
-            at = bad.nonzero().flatten().tolist()
-            what = words(letter)[len(at) > 1] if len(letter) == 1 else letter
-            found.append(f"{what} {listed(at)}")
+            found.append(at(letter, *bad.nonzero().flatten().tolist()))
     where = f"In the call '{label}' all that is wrong stands at {'; '.join(found)}"
     return f"{where}; the rest is right." if found else ""
 
 
 def _band(wrong: Tensor, letters: list[str]) -> str:
     """Where in a square table all that is wrong stands: on, above or below its diagonal."""
-    if wrong.dim() < 2 or len(letters[-1]) > 1:
+    if wrong.dim() < 2 or len(letters[-1]) > 1 or min(wrong.shape[-2:]) < 2:
         return ""
     *_, n, m = wrong.shape
     i, j = torch.arange(n)[:, None], torch.arange(m)

@@ -54,6 +54,15 @@ def _factor(e: Any, s: Any) -> float | None:
     return factor if told and torch.allclose(s, e * factor, rtol=1e-3, atol=1e-6) else None
 
 
+def constant(asked: Asked) -> str:
+    """One and the same number everywhere, where several belong."""
+    numbers = [x for *_, seen in asked.results for x in seen.unique().tolist()]
+    told = any(right.unique().numel() > 1 for _, _, right, _ in asked.results)
+    if not told or len(set(numbers)) != 1 or len(asked.shaped) < len(asked.calls):
+        return ""
+    return f"Everything is {numbers[0] if isinstance(numbers[0], bool) else f'{numbers[0]:g}'}."
+
+
 def related(asked: Asked) -> str:
     """One relation between the right result and the wrong one, in all calls that can tell it."""
     results = max(
@@ -115,8 +124,7 @@ def _close(a: Tensor, b: Tensor) -> bool:
 def relations(names: list[str]) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
     """Sentences, and the change of the right result that each of them says."""
     for d, letter in enumerate(names):
-        one, many = words(letter) if len(letter) == 1 else (f"place on {letter}", letter)
-        yield from _along(d, one, many)
+        yield from _along(d, *words(letter))
     yield "This is the right result with its sign turned", torch.neg
     yield "This is the right result without its sign", torch.abs
     yield "This is the exponential of the right result", torch.exp
@@ -125,8 +133,7 @@ def relations(names: list[str]) -> Iterator[tuple[str, Callable[[Tensor], Tensor
     yield "This is the square root of the right result", torch.sqrt
     yield "This is the sigmoid of the right result", torch.sigmoid
     yield "This is 1 minus the right result", lambda x: 1 - x
-    yield "This is 1 divided by the right result", torch.reciprocal
-    yield "Everything is 0", torch.zeros_like
+    yield "This is the right result rounded down; is it divided by //", torch.floor
     yield "Every number is 1 too large", lambda x: x + 1
     yield "Every number is 1 too small", lambda x: x - 1
     yield "Negative numbers became 0", torch.relu
@@ -209,13 +216,14 @@ def limited(asked: Asked) -> str:
 
 def rounded(asked: Asked) -> str:
     """Right to two digits or so: half precision somewhere."""
-    wrong = asked.far
-    many = len(wrong) > 1 or 2 * len(wrong) >= len(asked.calls)
-    if wrong and many and all(_near(x.expected, x.seen, COARSE) for x in wrong):
-        return (
-            "The numbers are right to about two digits only. Is something rounded, or computed in "
-            "float16 or bfloat16?"
-        )
+    far, count = asked.far, len(asked.calls)
+    many = far if len(far) > 1 or 2 * len(far) >= count else []
+    for digits, calls, tolerance in (("three", asked.wrong, 4e-3), ("two", many, COARSE)):
+        if calls and all(_near(x.expected, x.seen, tolerance) for x in calls):
+            return (
+                f"The numbers are right to about {digits} digits only. Is something rounded, or "
+                "computed in float16 or bfloat16?"
+            )
     return ""
 
 
@@ -232,16 +240,6 @@ def _near(expected: Any, seen: Any, tolerance: float) -> bool:
     )
 
 
-def nearly_right(asked: Asked) -> str:
-    """Right to more digits than half precision loses in a row, and to fewer than float32 has."""
-    if not asked.wrong or not all(_near(x.expected, x.seen, 4e-3) for x in asked.wrong):
-        return ""
-    return (
-        "The numbers are right to about three digits only. Is something rounded, or computed in "
-        "float16?"
-    )
-
-
 def not_a_number(asked: Asked) -> str:
     """NaN or infinity where numbers belong, and nothing else wrong."""
 
@@ -249,7 +247,8 @@ def not_a_number(asked: Asked) -> str:
         comparable = plain(e) and plain(s) and s.shape == e.shape
         return comparable and bool(e.isfinite().all()) and not s.isfinite().all()
 
-    wrong = asked.far
-    if wrong and len(wrong) < len(asked.calls) and all(spoiled(*both) for both in off(wrong)):
-        return f"Most is right, but there are NaN or infinite numbers here: {labels(wrong)}."
+    wrong, count = asked.far, len(asked.calls)
+    if wrong and len(wrong) < count and all(spoiled(*both) for both in off(wrong)):
+        where = f"In {len(wrong)} of {count} calls there are NaN or infinite numbers: "
+        return f"{where}{labels(wrong)}{' ...' * (len(wrong) > 3)}. All other calls are right."
     return ""

@@ -89,18 +89,14 @@ def missing_step(asked: Asked, right: Sequence[int] = ()) -> str:
     done, place = gap
     called = asked.right[done].called
     if place == len(asked.right):
-        return f"The answer is right up to {called}; {ALL_MADE}"
+        return f"The answer makes {called} as it should; {ALL_MADE}"
     missing = asked.right[place].called
     if right and _feeds(asked, missing, right):
         return ""
-    if place == done + 1:
-        return (
-            f"The answer is right up to {called}. Look at what comes behind them: one way goes on "
-            f"with {missing}, which are not among its tensors."
-        )
+    come = ", which come next on one right way," if place == done + 1 else ""
     return (
-        f"The answer makes {called}, but not {missing}: look at how those are made, if your way "
-        "needs them."
+        f"The answer makes {called} as it should. Not among its tensors are {missing}{come}: look "
+        "there, if your way needs them."
     )
 
 

@@ -31,6 +31,8 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
         *_, i = (~seen.isfinite()).any(-1).nonzero()[0].tolist()
         empty = " It may read nothing, so it gives 0." if (right[..., i, :] == 0).all() else ""
         return f"{where} the weights of query {i} are NaN or infinite.{empty}"
+    if (seen < -NEAR).any() and (right >= 0).all():
+        return f"{where} a weight is {float(seen.min()):.3g}; no softmax gives a negative one."
     if says := _other_keys(right, seen):
         return f"{where} {says}"
     if (seen - right).abs().max() < COARSE:
@@ -48,8 +50,6 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
             f"{where} the weights of query {i} sum to {sums.flatten()[worst]:.4g}; they should sum "
             f"to {asks.flatten()[worst]:.4g}."
         )
-    if (seen < -NEAR).any() and (right >= 0).all():
-        return f"{where} a weight is {float(seen.min()):.3g}; no softmax gives a negative one."
     if says := of_heads(query, key, right, seen):
         return says
     if factor := _sharper(right, seen):
@@ -64,6 +64,13 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
 
 def _other_keys(right: Tensor, seen: Tensor) -> str:
     """A key that gets some weight and should get none; or the other way round, in all heads."""
+    gone = (seen == 0).all(-1) & (right > 0).any(-1)
+    if gone.any():
+        *_, query = gone.nonzero()[0].tolist()
+        return (
+            f"all weights of query {query} are 0, and should not be: are all its keys hidden, or "
+            "is something infinite divided by?"
+        )
     hidden = ((seen == 0) & (right > LEAST)).reshape(-1, *right.shape[-2:]).all(0)
     for wrong, says in (
         ((right == 0) & (seen.abs() > LEAST), "gives key {} some weight; it should give it none"),

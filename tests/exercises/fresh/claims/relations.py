@@ -107,8 +107,8 @@ INVERSE = {  # of the change that is claimed: of what came back it gives the rig
     "the square of": lambda a, b: alike(a * a, b),
     "the square root of": lambda a, b: alike(a.sqrt(), b),
     "the sigmoid of": lambda a, b: alike(1 / (1 + (-a).exp()), b),
+    "the right result rounded down": lambda a, b: alike(a.floor(), b),
     "1 minus": lambda a, b: alike(a + b, torch.ones_like(a)),
-    "1 divided by": lambda a, b: alike((a * b).nan_to_num(1.0), torch.ones_like(a)),
 }
 
 
@@ -118,7 +118,6 @@ def _function(found, evidence):
 
 
 EVERY = {
-    "Everything is 0": torch.zeros_like,
     "Every number is 1 too large": lambda a: a + 1,
     "Every number is 1 too small": lambda a: a - 1,
     "Negative numbers became 0": lambda a: a.clamp(min=0),
@@ -128,6 +127,13 @@ EVERY = {
 @claim(NAME + rf"({'|'.join(EVERY)})\.")
 def _every(found, evidence):
     return changed(evidence, lambda a, b: a.numel() < 2 or alike(EVERY[found[1]](a), b))
+
+
+@claim(rf"^Everything is (True|False|{NUMBER})\.")
+def _constant(found, evidence):
+    told = {"True": 1.0, "False": 0.0}.get(found[1])
+    told = number(found[1]) if told is None else told
+    return changed(evidence, lambda a, b: bool((b == told).all()))
 
 
 @claim(
