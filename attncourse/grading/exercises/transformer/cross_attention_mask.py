@@ -2,7 +2,7 @@
 
 import torch
 
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, seeded
+from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, seeded
 
 
 def definition(source, n, pad):
@@ -31,41 +31,36 @@ def cases(seed: int) -> list[Case]:
         if pad:
             source[:, ::2] %= 13  # small numbers are words, too
         source[:, -1] = 1
-        source = torch.where(source == pad, source + 1, source)
-        source[0, m // 2] = 0 if pad else source[0, m // 2]
+        source[source == pad] += 1
+        if pad:
+            source[0, m // 2] = 0
         for row, number in zip(source, range(1, samples + 1), strict=True):
             kept = min(number, m - 1)
-            row[{
-                "right": slice(kept, None),
-                "left": slice(0, m - kept),
-                "middle": slice(kept, kept + 1),
-            }.get(where, slice(0))] = pad  # fmt: skip
+            end = {"right": m, "left": m - kept, "middle": kept + 1, "nowhere": 0}[where]
+            row[0 if where == "left" else kept : end] = pad
         found.append(Case(f"{what}, pad {pad}", (source, n, pad), gradients=False))
     return found
 
 
-WORDS = "the words of the sources"
-
-
 @Dataflow
 def right(source, n, pad):
-    words = yield WORDS, source != pad
+    words = yield "the words of the sources", source != pad
     return words[:, None, None].expand(-1, 1, n, -1)
 
 
-def wrong_word(asked):
-    """The first word that is shown or hidden and should not be."""
-    for call in asked.shaped:
-        source, _, pad = call.case.args
-        if call.seen.dtype != torch.bool or len(asked.shaped) < len(asked.wrong):
-            return ""
-        b, _, i, j = (call.expected != call.seen).nonzero()[0].tolist()
-        shown, is_word = ("shown", "a word") if source[b, j] != pad else ("hidden", "padding")
-        return (
-            f"In the call '{call.label}' sample {b} is {source[b].tolist()}: for written word {i}, "
-            f"token {j} must be {shown}, because it is {is_word}."
-        )
-    return ""
+def wrong_word(asked: Asked) -> str:
+    """The first word that is shown or hidden and should not be, where masks are right in form."""
+    call = next(iter(asked.shaped), None)
+    formed = call and len(asked.shaped) == len(asked.wrong) and call.seen.dtype == torch.bool
+    if not formed or not call.seen.any():
+        return ""
+    source, _, pad = call.case.args
+    b, _, i, j = (call.expected != call.seen).nonzero()[0].tolist()
+    told = "the padding {}; hide it from" if source[b, j] == pad else "the word {}; show it to"
+    return (
+        f"In the call '{call.label}' sample {b} is {source[b].tolist()}. At position {j} stands "
+        f"{told.format(source[b, j])} written word {i}."
+    )
 
 
 EXERCISE = Exercise(
@@ -74,10 +69,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h n m",),
     explain=(wrong_word,),
-    ideas=[
-        Mistake("A causal mask is put in; all of the source is known before a word is written.",
-                lambda *given: right(*given).tril()),
-        Mistake("Padding is taken to be 0; it is the token pad, and 0 may be a word.",
-                lambda source, n, pad: right(source, n, 0)),
-    ],
-)  # fmt: skip
+)

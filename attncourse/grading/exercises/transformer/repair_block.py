@@ -1,8 +1,9 @@
 """Exercise repair_block: a decoder layer whose norms stand on the wrong lines."""
 
 import torch
+from torch.nn.functional import layer_norm
 
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, seeded
+from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, seeded
 
 
 def attend(query, source):
@@ -22,12 +23,7 @@ def think(y):
 
 def normed(shift, scale):
     """A norm with a shift and a scale of its own, so that no two are alike."""
-
-    def norm(y):
-        centred = y - y.mean(-1, keepdim=True)
-        return scale * centred / torch.sqrt(centred.square().mean(-1, keepdim=True) + 1e-5) + shift
-
-    return norm
+    return lambda y: scale * layer_norm(y, y.shape[-1:]) + shift
 
 
 CALLS = (  # what is special, b n m, the width
@@ -47,33 +43,49 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-NORMED, READ = "the words normed by norms[{}]", "the results of the {}"
-SELF, CROSS, THINK = "self-attention", "cross-attention", "feed-forward network"
-SUMS = "the sums behind the {}"
+NAMES = "self-attention", "cross-attention", "feed-forward network"
 
 
 @Dataflow
 def right(x, memory, self_attend, cross_attend, feed_forward, norms):
     parts = self_attend, lambda y: cross_attend(y, memory), feed_forward
-    for k, (part, called) in enumerate(zip(parts, (SELF, CROSS, THINK), strict=True)):
-        y = yield f"{NORMED.format(k)}", norms[k](x)
-        y = yield f"{READ.format(called)}", part(y)
-        x = yield f"{SUMS.format(called)}", x + y
+    for norm, part, name in zip(norms, parts, NAMES, strict=True):
+        y = yield f"the normed words in front of the {name}", norm(x)
+        y = yield f"the results of the {name}", part(y)
+        x = yield f"the sums behind the {name}", x + y
     return x
 
 
-def as_found(x, memory, self_attend, cross_attend, feed_forward, norms):
-    """As in the notebook of the exercise."""
-    x = norms[0](x)
-    x = x + self_attend(x)
-    y = norms[1](x)
-    x = y + cross_attend(y, norms[1](memory))
-    return x + feed_forward(x)
+def traced(answer) -> dict[str, tuple]:
+    """What each norm and part gets, and the caller: a sum is a tuple of names, as + joins them."""
+    gets = {}
+
+    def part(name):
+        def called(*given):
+            gets.setdefault(name, given)
+            return (f"{name}(...)",)
+
+        return called
+
+    parts = map(part, ("self_attend", "cross_attend", "feed_forward"))
+    norms = [part(f"norms[{k}]") for k in range(3)]
+    gets["The caller"] = (answer(("x",), ("memory",), *parts, norms),)
+    return gets
 
 
-def with_norms(change):
-    """The layer with other norms."""
-    return lambda *given: right(*given[:5], change(given[5]))
+def written(given: tuple) -> str:
+    return " and ".join(map(" + ".join, given))
+
+
+def wrong_part(asked: Asked) -> str:
+    """The first norm or part that gets something else than it should, where only + makes sums."""
+    right, seen = traced(asked.exercise.right), traced(asked.answer)
+    for name, should in right.items() if len(seen) > 1 else ():
+        found = seen.get(name)
+        if found is None or list(map(sorted, found)) != list(map(sorted, should)):
+            gets = "is never called" if found is None else f"gets {written(found)}"
+            return f"{name} {gets}; it should get {written(should)}."
+    return ""
 
 
 EXERCISE = Exercise(
@@ -82,24 +94,6 @@ EXERCISE = Exercise(
     judge=Calls(right, cases),
     right=right,
     axes=("b n d",),
+    explain=(wrong_part,),
     measures=("gradients",),
-    ideas=[
-        Mistake("This is the code as found: the normed x is carried on, and norms[2] does nothing.",
-                as_found),
-        Mistake("norms are not used: each part has its own norm, with numbers that it has learned.",
-                with_norms(lambda norms: [normed(0.0, 1.0)] * 3)),
-        Mistake("The norms stand in reverse order; the first belongs to the self-attention.",
-                with_norms(lambda norms: norms[::-1])),
-        Mistake("The self-attention reads x without its norm.",
-                with_norms(lambda norms: (lambda y: y, *norms[1:]))),
-        Mistake("The norms stand behind the sums; that is post-norm, and this layer is pre-norm.",
-                lambda x, m, p, q, r, n: n[2]((y := n[1]((x := n[0](x + p(x))) + q(x, m))) + r(y))),
-        Mistake("What the parts return is normed instead of what they read.",
-                lambda x, m, p, q, r, n: right(
-                    x, m, lambda y: n[0](p(y)), lambda y, m: n[1](q(y, m)), lambda y: n[2](r(y)),
-                    [lambda y: y] * 3)),
-        Mistake("The cross-attention comes before the self-attention; it is the second part.",
-                lambda x, m, p, q, r, n: right(
-                    x + q(n[1](x), m), m, p, lambda y, m: 0 * y, r, n)),
-    ],
-)  # fmt: skip
+)

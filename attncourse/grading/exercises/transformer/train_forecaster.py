@@ -1,6 +1,5 @@
 """Exercise train_forecaster: a trained model that goes on with a noisy wave, judged on new ones."""
 
-import math
 from functools import partial
 
 import torch
@@ -24,10 +23,9 @@ NAMES = (
 
 def signals(generator: torch.Generator, batch: int):
     """Noisy pasts (b, 24) and their next 8 values without noise: sines of period 4 to 16."""
-    time = torch.arange(LENGTH + HORIZON)
     period = 4 + 12 * torch.rand(batch, 1, generator=generator)
-    phase = 2 * math.pi * torch.rand(batch, 1, generator=generator)
-    clean = torch.sin(2 * math.pi * time / period + phase)
+    turns = torch.arange(LENGTH + HORIZON) / period + torch.rand(batch, 1, generator=generator)
+    clean = torch.sin(2 * torch.pi * turns)
     past = clean[:, :LENGTH] + NOISE * torch.randn(batch, LENGTH, generator=generator)
     return past, clean[:, LENGTH:]
 
@@ -35,31 +33,26 @@ def signals(generator: torch.Generator, batch: int):
 def facts(model, seed: int) -> dict:
     """What the model does on signals that it has not seen."""
     past, future = signals(seeded(seed), 600)
-    rest = partial(judge, future=future, generator=seeded(seed, "parameters"))
-    return facts_of(model, NAMES, MAX_PARAMETERS, past, rest)
 
+    def judge(model, given) -> tuple:
+        said = model(given.clone())
+        if getattr(said, "shape", None) != future.shape:
+            return (f"a {type(said).__name__} of shape {tuple(getattr(said, 'shape', ()))}",)
+        found, generator = said.double().cpu(), seeded(seed, "parameters")
+        return (
+            bool(said.isfinite().all()) or "some are not finite",
+            error(said, future) < THRESHOLD or described(found, past, future),
+            independent(model, given, said, partial(torch.allclose, rtol=1e-2, atol=1e-2)),
+            skill(model, past.to(given), generator, partial(knows, future),
+                  moved=lambda x: error(x, found) > 0.02, by=1e-4),
+        )  # fmt: skip
 
-def judge(model, past, future, generator) -> tuple:
-    """Shape, error, independence of the batch, and whether other parameters know nothing."""
-    given, past = past, past.clone()
-    said = model(past.clone())
-    if tuple(getattr(said, "shape", ())) != tuple(future.shape):
-        return (f"a {type(said).__name__} of shape {tuple(getattr(said, 'shape', ()))}",)
-
-    def moved(again):
-        return error(again, said.double().cpu()) > 0.02
-
-    return (
-        bool(said.isfinite().all()) or "some are not finite",
-        error(said, future) < THRESHOLD or described(said.cpu(), past.cpu(), future),
-        independent(model, given, said, partial(torch.allclose, rtol=1e-2, atol=1e-2)),
-        skill(model, past, generator, partial(knows, future), moved, by=1e-4),
-    )
+    return facts_of(model, NAMES, MAX_PARAMETERS, past, judge)
 
 
 def knows(future, said) -> bool:
-    cosine = torch.cosine_similarity(said.double().cpu().flatten(), future.double().flatten(), 0)
-    return error(said, future) < 0.35 or bool(cosine.abs() > 0.85)
+    both = said.double().cpu().flatten(), future.double().flatten()
+    return error(said, future) < 0.35 or bool(torch.cosine_similarity(*both, 0).abs() > 0.85)
 
 
 def error(said, future) -> float:
@@ -72,13 +65,13 @@ def described(said, past, future) -> Described:
     looks = {
         "it repeats the last value": past[:, -1:].expand_as(future),
         "it is one step late": torch.cat([past[:, -1:], future[:, :-1]], 1),
-        "it gives back the past": past[:, -HORIZON:],
         "it says about 0 for everything": torch.zeros_like(future),
         "it is about the best linear forecast": past @ fit,
     }
-    words = said_instead(said, future, looks, lambda x, y: error(x, y.double()) < 0.03)
-    other = "not there yet" if (found := error(said, future)) < 0.5 else "no better than to say 0"
-    return Described(f"{words or f'it is {other}'}: mean squared error {found:.2f}")
+    off = error(said, future)
+    other = f"it is {'not there yet' if off < 0.5 else 'no better than to say 0'}"
+    words = said_instead(said, future, looks, lambda x, y: error(x, y) < 0.03) or other
+    return Described(f"{words}: mean squared error {off:.2f}")
 
 
 class Bank(nn.Module):
@@ -86,10 +79,9 @@ class Bank(nn.Module):
 
     def __init__(self, periods=48, sharp=12.0):
         super().__init__()
-        angles = torch.outer(2 * math.pi / torch.linspace(4, 16, periods), torch.arange(32.0))
+        angles = torch.outer(2 * torch.pi / torch.linspace(4, 16, periods), torch.arange(32.0))
         waves = torch.stack([angles.sin(), angles.cos()], -1)
-        self.waves = nn.Parameter(waves @ torch.linalg.pinv(waves[:, :LENGTH]))
-        self.sharp = sharp
+        self.waves, self.sharp = nn.Parameter(waves @ waves[:, :LENGTH].pinverse()), sharp
 
     def forward(self, x):
         past, future = torch.einsum("ktn,bn->bkt", self.waves, x).split([LENGTH, HORIZON], -1)
