@@ -1,54 +1,23 @@
 """What is asked of a card besides the race: the ladder, bytes and operations, machine code. Tried on the CPU."""
 
-import importlib
-import sys
-from pathlib import Path
-
-import pytest
 import torch
-from support.proofs import MECHANISM
+from support.book.benchmarks import DEPENDS, gpu
 
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))
-candidates, card, ladder, lengths, machine_code, roofline, sweep = (
-    importlib.import_module(f"gpu.{name}")
-    for name in ("candidates", "card", "ladder", "lengths", "machine_code", "roofline", "sweep")
+card, ladder, lengths, machine_code, roofline, rungs, sweep = gpu(
+    "card", "ladder", "lengths", "machine_code", "roofline", "rungs", "sweep"
 )
-Case = candidates.Case
 
 
 def depends(item):
     """What decides whether these tests pass."""
-    return [ROOT / "benchmarks", *(ROOT / path for path in MECHANISM)]
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch):
-    """Every call takes 2 ms."""
-    monkeypatch.setattr(card, "milliseconds", lambda function, *_: (function(), (2.0, 1.9, 2.2))[1])
-
-
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_every_rung_computes_attention(monkeypatch, is_causal):
-    monkeypatch.setattr(ladder, "LENGTH", 128)
-    setting = (16, is_causal)
-    ladder.problem.cache_clear()
-    monkeypatch.setattr(ladder, "Case", lambda d, rule, n: Case(d, rule, n, tokens=n, width=2 * d))
-    todo = [entry for entry in ladder.entries(candidates.OURS) if entry[0] == "ladder"]
-    todo = [(table, rung, setting) for table, rung, s in todo if s == ladder.SETTINGS[0]]
-    found = dict(ladder.job(todo))
-    assert list(found) == todo
-    assert [rung for _, rung, _ in todo] == list(ladder.RUNGS)
+    return DEPENDS
 
 
 def test_a_part_that_is_left_out_changes_the_result():
     torch.manual_seed(0)
     qkv = [torch.randn(1, 1, 32, 16, dtype=torch.float16) for _ in range(3)]
-    rungs = importlib.import_module("gpu.rungs")
-    whole, *others = (
-        rungs.forward(*qkv, tile=sweep.Tile(32, 16, 4, 1), **flags)
-        for flags in ladder.PARTS.values()
-    )
+    tile = sweep.Tile(32, 16, 4, 1)
+    whole, *others = (rungs.forward(*qkv, tile=tile, **flags) for flags in ladder.PARTS.values())
     for found in others:
         assert not torch.allclose(found, whole, atol=0.1)
 
@@ -92,9 +61,7 @@ def test_an_exponential_is_hidden_while_a_product_runs():
 
 def test_programs_on_a_processor_are_limited_by_registers_or_by_memory():
     code = machine_code.compiled.Code("kernel", {}, 128, 70 * 1024, 8, [])
-    assert machine_code.programs(code) == 2, (
-        "65536 registers for 8 warps of 32 threads with 128 each"
-    )
+    assert machine_code.programs(code) == 2, "65536 registers for 8 warps, 128 a thread"
     assert machine_code.programs(code._replace(registers=32)) == 3, "227 KiB"
 
 

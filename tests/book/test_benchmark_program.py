@@ -6,28 +6,23 @@ import subprocess
 import sys
 import sysconfig
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.proofs import MECHANISM
+from support.book.benchmarks import DEPENDS, MACHINE, MS, gpu
+from support.book.notebooks import ROOT
 
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))
-flash_gpu = importlib.import_module("flash_gpu")
-candidates, card, check, ladder, lengths, machine_code, roofline, speed, sweep, gpu_tables = (
-    importlib.import_module(f"gpu.{name}")
-    for name in ("candidates", "card", "check", "ladder", "lengths", "machine_code", "roofline", "speed", "sweep", "tables")
+candidates, card, check, ladder, lengths, machine_code, roofline, speed, sweep, gpu_tables = gpu(
+    "candidates", "card", "check", "ladder", "lengths", "machine_code", "roofline", "speed", "sweep", "tables"
 )  # fmt: skip
+flash_gpu = importlib.import_module("flash_gpu")
 Case = candidates.Case
-MACHINE = dict.fromkeys(("driver", "torch", "triton", "cuda", "python", "code", "date"), "1.0")
-MACHINE |= {"card": "NVIDIA H100 80GB HBM3", "capability": "9.0"}
 TILE = (128, 64, 4, 3)
 
 
 def depends(item):
     """What decides whether these tests pass."""
-    return [ROOT / "benchmarks", *(ROOT / path for path in MECHANISM)]
+    return DEPENDS
 
 
 @pytest.fixture
@@ -73,7 +68,7 @@ def played(monkeypatch, tmp_path):
         (roofline, "SIDE", 32),
         (roofline, "NUMBERS", 1024),
         (machine_code, "code_of", lambda *_: machine_code.compiled.Code("k", {}, 128, 1024, 8, [])),
-        (card, "milliseconds", lambda *_: (2.0, 1.9, 2.1)),
+        (card, "milliseconds", lambda *_: MS),
         (card, "peak_mib", lambda _: 3.0),
         (card, "about", lambda: dict(MACHINE)),
         (candidates, "flex", lambda _, rule: partial(candidates.fused, "MATH", is_causal=rule)),

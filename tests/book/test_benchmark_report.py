@@ -1,30 +1,20 @@
 """From measurements of a GPU to the book: their file, its tables, and the directive that shows them."""
 
-import importlib
-import importlib.util
 import json
 import os
 import re
-import sys
 import time
-from pathlib import Path
 
 import pytest
+from support.book.benchmarks import MACHINE, gpu
+from support.book.notebooks import ROOT
+from support.book.site import extension
 
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))
-candidates, card, speed, apart, reports, gpu_tables = (
-    importlib.import_module(f"gpu.{name}")
-    for name in ("candidates", "card", "speed", "apart", "report", "tables")
+candidates, card, speed, apart, reports, gpu_tables = gpu(
+    "candidates", "card", "speed", "apart", "report", "tables"
 )
 Case, Report = candidates.Case, reports.Report
-
-SPEC = importlib.util.spec_from_file_location("measured", ROOT / "chapters/_ext/measured.py")
-measured = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(measured)
-
-MACHINE = dict.fromkeys(("driver", "torch", "triton", "cuda", "python", "code", "date"), "1.0")
-MACHINE |= {"card": "NVIDIA H100 80GB HBM3", "capability": "9.0"}
+measured = extension("measured")
 LONG, SHORT = Case(128, True, 8192), Case(128, True, 2048)
 TILE = (128, 64, 4, 3)
 
@@ -105,9 +95,8 @@ def test_what_is_no_speed_is_shown_as_it_was_measured():
 def test_what_a_compiler_says_was_not_measured_on_a_card():
     made = gpu_tables.tables(CELLS, MACHINE)
     assert "nothing was run" in made["code"]["note"]
-    assert all(
-        "Measured on NVIDIA H100" in made[x]["note"] for x in made if x not in ("code", "strips")
-    )
+    on_a_card = [table["note"] for name, table in made.items() if name not in ("code", "strips")]
+    assert all("Measured on NVIDIA H100" in note for note in on_a_card)
 
 
 def test_ratios_stand_beside_their_aims():
@@ -140,10 +129,6 @@ def test_correctness_shows_what_is_wrong():
     ]
 
 
-def test_nothing_measured_is_no_table():
-    assert gpu_tables.tables({}, MACHINE) == {}
-
-
 # The file
 
 
@@ -161,9 +146,8 @@ def test_the_file_is_what_the_book_reads(report):
         report.add(key, value)
         assert len(kept(report)["cells"]) == count + 1
     assert report.path.name == "flash_nvidia_h100_80gb_hbm3.json"
-    assert kept(report)["failures"] == [
-        "hopper: correctness ('hopper', 'large') bfloat16: wrong: dq 3.1"
-    ]
+    (failure,) = kept(report)["failures"]
+    assert failure == "hopper: correctness ('hopper', 'large') bfloat16: wrong: dq 3.1"
     for table in kept(report)["tables"].values():
         assert "H100" in table["caption"]
         assert "Triton 1.0" in table["note"]
@@ -208,11 +192,6 @@ def test_right_is_what_was_checked_and_never_wrong(report):
     assert not report.is_right("triton")
 
 
-def test_a_file_may_be_named(tmp_path):
-    assert reports.place(str(tmp_path / "a.json"), "x") == tmp_path / "a.json"
-    assert reports.place(None, "An A100").name == "flash_an_a100.json"
-
-
 def test_the_driver_may_be_unknown(monkeypatch):
     monkeypatch.setenv("PATH", "")
     assert card.driver() == "unknown"
@@ -242,11 +221,6 @@ def test_a_job_ends_with_its_time():
         list(apart.apart((time.sleep, 600), until=time.monotonic() + 0.5))
 
 
-def test_stripes_hold_everything_once():
-    assert apart.stripes([1, 2, 3, 4, 5], 2) == [[1, 3, 5], [2, 4]]
-    assert apart.stripes([1], 8) == [[1]]
-
-
 # The book
 
 
@@ -267,14 +241,3 @@ def test_the_page_asks_for_tables_that_the_script_writes():
     names = re.findall(r"\{measured\} benchmarks/results/flash_\*\.json#(\w+)", page)
     made = gpu_tables.tables(CELLS, MACHINE).keys() - {"strips"}  # those are for figures
     assert sorted(names) == sorted(made)
-
-
-def test_the_chapter_asks_for_tables_that_the_script_writes():
-    cells = json.loads((ROOT / "chapters" / "11_flash_gpu.ipynb").read_text(encoding="utf-8"))[
-        "cells"
-    ]
-    asked = set()
-    for source in ("".join(cell["source"]) for cell in cells):
-        if re.search(r"\b(Measured|charts)\(", source):
-            asked |= set(re.findall(r'^    "(\w+)": ', source, re.M))
-    assert {"ladder", "correctness"} <= asked <= gpu_tables.tables(CELLS, MACHINE).keys()

@@ -1,20 +1,13 @@
 """The benchmarks measure what they say: tried on the CPU with fake clocks. No test asserts a time."""
 
 import importlib
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-from support.proofs import MECHANISM
+from support.book.benchmarks import DEPENDS, MS, clocked, gpu
 
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))
+candidates, card, check, speed, sweep = gpu("candidates", "card", "check", "speed", "sweep")
 flash, window = importlib.import_module("flash"), importlib.import_module("window")
-candidates, card, check, speed, sweep = (
-    importlib.import_module(f"gpu.{name}")
-    for name in ("candidates", "card", "check", "speed", "sweep")
-)
 Case, Shape, Trial = candidates.Case, check.Shape, sweep.Trial
 
 SMALL = Shape("odd lengths", 1, 2, 1, 19, 33, 16, 16, True, 14)
@@ -24,33 +17,25 @@ TILE = (32, 32, 4, 2)
 
 def depends(item):
     """What decides whether these tests pass."""
-    return [ROOT / "benchmarks", *(ROOT / path for path in MECHANISM)]
+    return DEPENDS
 
 
 # Memory and time on the CPU
 
 
-def test_memory_of_the_tiled_version_grows_with_the_length_and_that_of_the_five_steps_with_its_square():
-    lengths, slopes = (512, 1024, 2048), {}
-    for name in ("tiled", "five steps"):
-        for k in range(2):
-            peaks = [
-                flash.peak_bytes(flash.passes(flash.METHODS[name], n, True)[k]) for n in lengths
-            ]
-            slopes[name, k] = flash.growth(lengths, peaks)
-    assert slopes["tiled", 0] <= flash.GROWTH_LIMIT
-    assert slopes["tiled", 1] <= flash.GROWTH_LIMIT
-    assert slopes["five steps", 0] > 1.9
-    assert slopes["five steps", 1] > 1.9
-
-
-def test_memory_of_a_window_in_blocks_grows_with_the_length():
-    lengths = (1024, 2048, 4096)
-    for k in range(2):
-        peaks = [
-            flash.peak_bytes(flash.passes(window.METHODS["blocks"], n, True)[k]) for n in lengths
-        ]
-        assert flash.growth(lengths, peaks) <= window.MEMORY_GROWTH
+@pytest.mark.parametrize(
+    ("method", "lengths", "least", "most"),
+    [
+        (flash.METHODS["tiled"], (512, 1024, 2048), 0, flash.GROWTH_LIMIT),
+        (flash.METHODS["five steps"], (512, 1024, 2048), 1.9, 2.1),
+        (window.METHODS["blocks"], (1024, 2048, 4096), 0, window.MEMORY_GROWTH),
+    ],
+    ids=["tiled", "five steps", "window"],
+)
+@pytest.mark.parametrize("k", [0, 1], ids=["forward", "both"])
+def test_memory_grows_with_the_length_or_with_its_square(method, lengths, least, most, k):
+    peaks = [flash.peak_bytes(flash.passes(method, n, True)[k]) for n in lengths]
+    assert least <= flash.growth(lengths, peaks) <= most
 
 
 def test_a_step_of_decoding_is_set_back_to_its_position():
@@ -172,7 +157,7 @@ def test_a_kernel_without_a_backward_pass_is_held_to_two_results():
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     """A call takes 2 ms and 3 MiB."""
-    monkeypatch.setattr(card, "milliseconds", lambda function, *_: (function(), (2.0, 1.9, 2.2))[1])
+    monkeypatch.setattr(card, "milliseconds", clocked)
     monkeypatch.setattr(card, "peak_mib", lambda function: 3.0)
 
 
@@ -187,7 +172,7 @@ def race(*names) -> dict:
 def test_every_candidate_gets_its_cells_and_a_failure_is_no_time():
     cells = race("triton", "FLASH_ATTENTION", "CUDNN_ATTENTION", "descriptors")
     for name in ("triton", "FLASH_ATTENTION"):
-        assert cells["forward", TINY, name] == cells["backward", TINY, name] == (2.0, 1.9, 2.2)
+        assert cells["forward", TINY, name] == cells["backward", TINY, name] == MS
     assert "RuntimeError" in cells["failed", ("backward", TINY), "CUDNN_ATTENTION"]
     assert cells["forward", TINY, "descriptors"][0] == 2.0
     assert len(cells) == 6, "what has no backward pass is not timed backward"

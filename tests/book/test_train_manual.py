@@ -16,11 +16,6 @@ def tool():
     return runpy.run_path(str(ROOT / "tools" / "train_manual.py"))
 
 
-def test_text_is_paragraphs_without_the_lines_under_headings(tool):
-    text = "The title\n*********\n\nOne   line\nand its rest.\n\n\nCaf\u00e9\n"
-    assert tool["joined"](text) == "The title\nOne line and its rest.\nCaf\n"
-
-
 def test_vocabulary_joins_what_stands_together_most_often(tool):
     pieces = tool["vocabulary"](["abab abab abab cd"], 9)
     assert pieces[0] == "<start>"
@@ -45,16 +40,3 @@ def test_some_passages_repeat_themselves_and_the_others_are_the_text(tool):
         assert row[period:].equal(row[:-period])
         periods.add(period)
     assert len(periods) > 1, "one distance for all could be learned without looking"
-
-
-def test_the_learning_rate_rises_and_falls(tool):
-    rates = [tool["rate"](step, 5000) for step in (1, 100, 200, 2600, 5000)]
-    assert rates[0] < rates[1] < rates[2] == tool["PEAK"]
-    assert rates[2] > rates[3] > rates[4] > 0
-
-
-def test_held_out_loss_by_counting(tool):
-    stream = torch.tensor([1, 2] * 500)
-    found = tool["losses"]([1, 2, 1, 2], stream, 3)
-    assert 0.6 < found["single"] < 0.8, "each of two tokens half of the time: log 2"
-    assert found["pairs"] < 0.1
