@@ -3,7 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise
 from attncourse.grading.explain.kinds import kinds
 
 
@@ -14,28 +14,15 @@ def definition(n, past):
 
 def cases(seed: int) -> list[Case]:
     """More past than new, less, equally much; no past; a single query."""
-    sizes = (
-        (3, 4),
-        (5, 2),
-        (3, 3),
-        (4, 0),
-        (1, 6),
-        (1, 1),
-        (1, 0),
-        (2, 1),
-        (2 + seed % 5, 11),
-        (40, 130),
-    )
+    sizes = (3, 4), (5, 2), (3, 3), (4, 0), (1, 6), (1, 1), (1, 0), (2, 1), (40, 130)
+    sizes = (*sizes, (2 + seed % 5, 11))
     return [Case(f"{n} new queries, {p} cached", (n, p), gradients=False) for n, p in sizes]
-
-
-PLACES, MASK = "the positions of the queries", "the rows of the mask"
 
 
 @Dataflow
 def right(n, past):
-    places = yield PLACES, past + torch.arange(n)
-    return (yield MASK, torch.arange(past + n) <= places[:, None])
+    places = yield "the positions of the queries", past + torch.arange(n)
+    return torch.arange(past + n) <= places[:, None]
 
 
 def pairs(expected, seen, n, past):
@@ -47,21 +34,10 @@ def pairs(expected, seen, n, past):
     yield "a query does not read all new tokens before itself", (key >= past) & (key < query)
 
 
-def rule(says, of):
-    """The mistake of another rule (number of the query, of the key, number of queries, past)."""
-    return Mistake(says, lambda n, p: of(torch.arange(n)[:, None], torch.arange(p + n), n, p))
-
-
 EXERCISE = Exercise(
     name="bottom_right_mask",
     judge=Calls(definition, cases, gradients=False),
     right=right,
     axes=("n m",),
     explain=(kinds(pairs),),
-    ideas=[
-        rule("The mask is aligned to the first key, as is_causal=True does it; new queries stand "
-             "behind the cached tokens.", lambda i, j, n, p: j <= i),
-        rule("There is a mask only when nothing is cached; a chunk behind a cache needs one, too.",
-             lambda i, j, n, p: (j <= i) | (p > 0)),
-    ],
-)  # fmt: skip
+)

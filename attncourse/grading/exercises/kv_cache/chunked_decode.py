@@ -7,7 +7,7 @@ import torch
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Exercise
 from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
-from attncourse.grading.recipe import Given, Recipe, hide, triangle
+from attncourse.grading.recipe import Given, Recipe
 
 
 def join(past, new):
@@ -41,11 +41,6 @@ def given(query, key, value, past_key, past_value):
 RIGHT = Recipe(given, answer=lambda output, weights, scores, x: (output, x.key, x.value))
 
 
-def rule(says, visible):
-    """The mistake of another mask (new tokens, all tokens, cached ones)."""
-    return RIGHT.but(says, rule=visible)
-
-
 EXERCISE = Exercise(
     name="chunked_decode",
     judge=Calls(definition, CASES),
@@ -53,11 +48,4 @@ EXERCISE = Exercise(
     axes=("b h n e", "b h t d", "b h t e"),
     results=("the output", "the keys", "the values"),
     measures=("gradients",),
-    ideas=[
-        rule("A single query needs no mask, but behind a cache a longer chunk gets one that is "
-             "aligned to the first key.", lambda n, m, past: triangle(n, m, 0 if n > 1 else m)),
-        RIGHT.but("Past and new tokens get a softmax each; one softmax runs over all keys.",
-                  mask=lambda s, x: hide(s, x).split([s.size(3) - s.size(2), s.size(2)], -1),
-                  normalize=lambda parts: torch.cat([part.softmax(-1) for part in parts], -1)),
-    ],
-)  # fmt: skip
+)

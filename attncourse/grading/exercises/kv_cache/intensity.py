@@ -2,7 +2,8 @@
 
 import torch
 
-from attncourse.grading.exercise import Exercise, Mistake, Number
+from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.explain.counts import predicted
 
 QUERY_HEADS, KV_HEADS, LENGTH, HEAD_DIM = 64, 8, 4096, 128
 
@@ -28,10 +29,9 @@ SIZES = (  # below this, the sentence is true
 )  # fmt: skip
 
 
-def size(asked):
+def size(number: float) -> str:
     """What its size says of a number, whatever it is."""
-    found = asked.seen["the number"].value
-    return next((says for most, says in SIZES if not found.dim() and found.item() < most), "")
+    return next(says for most, says in SIZES if number < most)
 
 
 EXERCISE = Exercise(
@@ -39,17 +39,6 @@ EXERCISE = Exercise(
     answer="flops_per_byte",
     judge=Number(count),
     right=8,
-    explain=(size,),
+    explain=(predicted(size),),
     asks_for="number",
-    ideas=[Mistake(says, number) for says, number in (
-        ("1 is what a KV head for every query head gives; here 8 read the same keys.", 1),
-        ("These are bytes per FLOP, or the FLOPs of one query head for each byte; divide the FLOPs "
-         "of all 64 heads by the bytes.", 1 / 8),
-        ("This is half the number: a multiplication and an addition are 2 FLOPs, scores and mix "
-         "both count, and a number has 2 bytes.", 4),
-        ("This is twice the number: a number has 2 bytes; both keys and values are read.", 16),
-        ("The length does not stay: FLOPs and bytes both grow with it.", 8 * 4096),
-        ("This is 8 times the number: the FLOPs of 64 query heads, for each byte of a single KV "
-         "head. 8 KV heads are read.", 64),
-    )],
-)  # fmt: skip
+)

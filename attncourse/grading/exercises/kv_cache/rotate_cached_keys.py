@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Dataflow, Exercise, Mistake, sized_cases
+from attncourse.grading.exercise import Calls, Dataflow, Exercise, sized_cases
 from attncourse.grading.exercises.kv_cache import chunked_decode
 from attncourse.grading.exercises.kv_cache.chunked_decode import SHAPES, join
 from attncourse.grading.explain.turns import rotary, turned_step
@@ -43,17 +43,12 @@ CALLS = (  # what is special, b h n p d e, how loud
 CASES = partial(sized_cases, letters="b h n p d e", shapes=SHAPES, calls=CALLS)
 
 
-PLACES = "the positions of the new tokens"
-
-
 @Dataflow
 def right(query, key, value, past_key, past_value):
     past, n = past_key.size(2), query.size(2)
-    places = yield PLACES, past + torch.arange(n)
-    asking = yield "the positions of the queries", places
-    coming = yield "the positions of the new keys", places
-    query = yield "the turned queries", rotary(query, asking)
-    key = yield "the turned new keys", rotary(key, coming)
+    places = yield "the positions of the new tokens", past + torch.arange(n)
+    query = yield "the turned queries", rotary(query, places)
+    key = yield "the turned new keys", rotary(key, places)
     keys = yield "the keys of all tokens", join(past_key, key)
     values = yield "the values of all tokens", join(past_value, value)
     scores = yield "the scores", query @ keys.mT / query.size(-1) ** 0.5
@@ -71,9 +66,4 @@ EXERCISE = Exercise(
     results=("the output", "the keys", "the values"),
     explain=(turned_step,),
     measures=("gradients",),
-    ideas=[
-        Mistake("The cached keys are turned again; they came in turned.",
-                lambda q, k, v, past, values: right(
-                    q, k, v, rotary(past, torch.arange(past.size(2))), values)),
-    ],
-)  # fmt: skip
+)
