@@ -23,9 +23,7 @@ import nbformat
 from cards import card_at
 from nbgrader.preprocessors import ClearOutput, ClearSolutions, LockCells
 
-from attncourse.grading import names
 from attncourse.grading.card import Card
-from attncourse.grading.exercises import chapter_of
 
 ROOT = Path(__file__).resolve().parent.parent
 MASTERS = ROOT / "exercises" / "solutions"
@@ -46,8 +44,7 @@ def complete(master) -> dict[str, Card]:
             cell.metadata["nbgrader"] = _metadata("answer", solution=True)
         if found:
             name = found[0]
-            number = names(chapter_of(name)).index(name) + 1
-            cards[name] = card_at(master.cells, place, name, number)
+            cards[name] = card_at(master.cells, place, name, len(cards) + 1)
             cell.metadata["nbgrader"] = _metadata(name, points=cards[name].points)
             _answer_above(master.cells[:place]).metadata["nbgrader"]["grade_id"] = f"{name}_answer"
             master.cells[place + 1].metadata["tags"] = ["hints"]
@@ -98,12 +95,12 @@ def texts() -> dict[Path, str]:
         master = cell_ids.read(path)
         bootstrap.fill(master, bootstrap.rendered())
         try:
-            cards |= complete(master)
+            cards[path.stem.lstrip("0123456789_")] = complete(master)
         except ValueError as error:
             raise ValueError(f"{path.relative_to(ROOT)}, {error}") from None
         made[path] = nbformat.writes(master) + "\n"
         made[MASTERS.parent / path.name] = nbformat.writes(student(master)) + "\n"
-    listed = {name: asdict(card) for name, card in cards.items()}
+    listed = {x: {k: asdict(card) for k, card in of.items()} for x, of in cards.items()}
     return made | {CARDS: json.dumps(listed, indent=2, ensure_ascii=False) + "\n"}
 
 

@@ -3,7 +3,7 @@
     make renumber        or: python tools/renumber.py, then python tools/make_exercises.py
 
 Notebooks are renamed, and every mention of their names, every link to them and the titles of the exercises
-follow; so do the line of the exercises below that of their chapter, their order in the grader, and "chapter" with
+follow; so do the line of the exercises below that of their chapter and "chapter" with
 its number in the prose and on the cards. Nothing else knows a number. A sentence that names several chapters may
 want another order of its words.
 """
@@ -78,16 +78,6 @@ def with_exercises(toc: str, root: Path) -> str:
     return ENTRY.sub(below, EXERCISES.sub("", toc))
 
 
-def sorted_chapters(source: str, order: list[str]) -> str:
-    """The list of the grader in the order of the chapters."""
-    head, rest = source.split("CHAPTERS = (\n", 1)
-    listed, tail = rest.split(")\n", 1)
-    names = re.findall(r'"(\w+)"', listed)
-    others = [name for name in names if name not in order]  # of a notebook without a number
-    lines = "".join(f'    "{name}",\n' for name in [*order, *others] if name in names)
-    return f"{head}CHAPTERS = (\n{lines})\n{tail}"
-
-
 def renumber(root: Path) -> list[str]:
     """Do it; what was renamed or changed, counted from the root."""
     toc = root / "_toc.yml"
@@ -103,8 +93,6 @@ def renumber(root: Path) -> list[str]:
             changed.append(path.relative_to(root).as_posix())
 
     write(toc, with_exercises(toc.read_text(encoding="utf-8"), root))
-    grader = root / "attncourse" / "grading" / "exercises" / "__init__.py"
-    write(grader, sorted_chapters(grader.read_text(encoding="utf-8"), order))
     for path in sorted(root.rglob("*")):
         parts = path.relative_to(root).parts
         hidden = any(x in LEFT_OUT or x.startswith(".") for x in parts)

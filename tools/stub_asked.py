@@ -1,6 +1,7 @@
 """Can it be made? What `make new` is asked for, held against what is there already."""
 
 import argparse
+import json
 import keyword
 import re
 from pathlib import Path
@@ -67,8 +68,8 @@ def new(options: argparse.Namespace) -> New:
             raise ValueError(f"no chapter is called {chapter!r}; name one of {', '.join(known)}")
     asked = (options.kind, options.name, options.exercises)
     if options.chapter:
-        order = root / "attncourse" / "grading" / "exercises" / options.chapter / "__init__.py"
-        before = len(re.findall(r'^    "\w+",$', order.read_text(encoding="utf-8"), re.MULTILINE))
+        cards = (root / "attncourse" / "grading" / "cards.json").read_text(encoding="utf-8")
+        before = len(json.loads(cards)[options.chapter])
         stem = there[options.chapter].stem
         made = New(*asked, options.chapter, stem, "", before, family)
     elif options.exercises:  # its number is the next one until it has its place

@@ -24,27 +24,19 @@ def mechanism(new: New, root: Path) -> dict[Path, str]:
 
 
 def exercises(new: New, root: Path) -> dict[Path, str]:
-    """The files of the exercises, their right answers, and the lists in which they stand."""
+    """The files of the exercises, and their right answers."""
     folder = root / "attncourse" / "grading" / "exercises"
-    order, styles = folder / new.chapter / "__init__.py", root / "tests" / "exercises" / "styles"
-    listed, module = (
-        "".join(f'    "{x["exercise"]}",\n' for x in new.tasks),
-        styles / f"{new.chapter}.py",
-    )
+    chapter = folder / new.chapter / "__init__.py"
+    module = root / "tests" / "exercises" / "styles" / f"{new.chapter}.py"
     written = {root / x["path"]: rendered(f"{x['folder']}/exercise.py.txt", x) for x in new.tasks}
     written[module] = "" if module.exists() else rendered("styles.py.txt", new.words)
     written[module] = (module.read_text("utf-8") if module.exists() else "") + written[module]
     for task in new.tasks:
         kind = "number" if task["folder"] == "number" else "function"
         written[module] += rendered(f"styles_{kind}.py.txt", task)
-    if order.exists():
-        return written | {order: behind(order, (r'ORDER = \(\n(    "\w+",\n)+', listed))}
-    chapters = folder / "__init__.py"
-    line = (r'CHAPTERS = \((\n    "(?!capstone)\w+",)+\n', f'    "{new.name}",\n')
-    return written | {
-        order: rendered("order.py.txt", new.words | {"order": listed.rstrip()}),
-        chapters: behind(chapters, line),
-    }
+    if not chapter.exists():
+        written[chapter] = f'"""The exercises on {new.words["lower"]}."""\n'
+    return written
 
 
 def texts(new: New, root: Path) -> dict[Path, str]:

@@ -1,7 +1,7 @@
 """The card of an exercise: its title, what it asks of a student, and its hints.
 
 Cards and hints are written in the master notebooks; `make exercises` copies them to cards.json,
-which the package carries.
+which the package carries: by chapter, in the order of the notebooks.
 """
 
 import json
@@ -41,15 +41,16 @@ def card_of(name: str) -> Card:
     Raises:
         KeyError: no master notebook had one when the cards were last written.
     """
-    if name not in _cards():
-        raise KeyError(
-            f"expected a card of {name} in {FILE.name}; got {len(_cards())} others; "
-            "write the card in its notebook in exercises/solutions/, then run: make exercises"
-        )
-    return _cards()[name]
+    for found in cards().values():
+        if name in found:
+            return Card(**found[name] | {"hints": tuple(found[name]["hints"])})
+    raise KeyError(
+        f"expected a card of {name} in {FILE.name}; got none; write it in its notebook in "
+        "exercises/solutions/, then run: make exercises"
+    )
 
 
 @cache
-def _cards() -> dict[str, Card]:
-    read = json.loads(FILE.read_text(encoding="utf-8"))
-    return {name: Card(**card | {"hints": tuple(card["hints"])}) for name, card in read.items()}
+def cards() -> dict[str, dict[str, dict]]:
+    """Chapters, exercises and what their cards say, in the order of the notebooks."""
+    return json.loads(FILE.read_text(encoding="utf-8"))

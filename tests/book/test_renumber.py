@@ -91,7 +91,7 @@ def test_two_chapters_change_places(house):
     cards = json.loads((house / "attncourse/grading/cards.json").read_text(encoding="utf-8"))
     for name in SWAPPED:
         for path in house.glob(f"attncourse/grading/exercises/{name}/[!_]*.py"):
-            assert cards[path.stem]["needs"].endswith(f"chapter {numbers[name]}"), path
+            assert cards[name][path.stem]["needs"].endswith(f"chapter {numbers[name]}"), path
     row = rf"chapters/{numbers['kv_cache']:02}_kv_cache.ipynb\), chapter {numbers['kv_cache']} "
     assert re.search(row, (house / "index.md").read_text(encoding="utf-8")), "the map says it too"
 

@@ -1,6 +1,6 @@
 """The exercises: a folder a chapter, a module an exercise, called by its name, ``"split_heads"``.
 
-Their order stands here alone: that of the chapters is `CHAPTERS`, that in a chapter its ``ORDER``.
+They stand in the order of their notebooks, which cards.json has.
 """
 
 import difflib
@@ -9,30 +9,10 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
+from attncourse.grading.card import cards
 from attncourse.grading.exercise import Exercise
 
-CHAPTERS = (
-    "dot_product",
-    "masks",
-    "multi_head",
-    "positions",
-    "transformer",
-    "kv_cache",
-    "multi_query",
-    "grouped_query",
-    "latent",
-    "flash",
-    "flash_gpu",
-    "ring",
-    "sliding_window",
-    "global_local",
-    "sinks",
-    "disentangled",
-    "multi_token",
-    "linear",
-    "gated_delta",
-    "capstone",
-)
+CHAPTERS = tuple(cards())
 
 
 @cache
@@ -46,7 +26,7 @@ def names(chapter: str | None = None) -> tuple[str, ...]:
         return tuple(name for one in CHAPTERS for name in names(one))
     if chapter not in CHAPTERS:
         raise KeyError(f"no chapter is called {chapter!r}; {_did_you_mean(chapter, CHAPTERS)}")
-    return importlib.import_module(f"{__name__}.{chapter}").ORDER
+    return tuple(cards()[chapter])
 
 
 def chapter_of(name: str) -> str:

@@ -1,7 +1,1 @@
-"""The exercises on sequences that are split across machines, in the order of their notebook."""
-
-ORDER = (
-    "merge_parts",
-    "zigzag_schedule",
-    "hidden_sending",
-)
+"""The exercises on sequences that are split across machines."""
