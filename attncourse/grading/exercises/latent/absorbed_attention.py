@@ -6,8 +6,7 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.answer import as_answer
-from attncourse.grading.exercise import Calls, Case, Dataflow, Described, Exercise, Mistake
-from attncourse.grading.explain.loud import only_loud
+from attncourse.grading.exercise import Calls, Case, Dataflow, Described, Exercise
 from attncourse.grading.explain.mixtures import parts_of_scores
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.memory_judge import Budget, MemoryLimited
@@ -55,25 +54,16 @@ def memory(answer) -> bool | str:
     return made.new < of_a_head or Described(large)
 
 
-def blocks(w, heads):
-    """w as (heads, head_dim, latent)."""
-    return w.unflatten(0, (heads, -1))
-
-
-def dealt(w, heads):
-    return w.unflatten(0, (-1, heads)).transpose(0, 1)
-
-
 CONTENT, TURNED = "the products of queries and latents", "the products of the rotary parts"
 
 
 @Dataflow
-def right(query, q_rotary, latent, k_rotary, w_k, w_v, cut_k=blocks, cut_v=blocks, wide=False):
-    of_keys, of_values = cut_k(w_k, query.size(1)), cut_v(w_v, query.size(1))
+def right(query, q_rotary, latent, k_rotary, w_k, w_v):
+    of_keys, of_values = (w.unflatten(0, (query.size(1), -1)) for w in (w_k, w_v))
     asks = yield "the absorbed queries", torch.einsum("bhd,hdc->bhc", query, of_keys)
     content = yield CONTENT, asks @ latent.mT
     rotary = yield TURNED, q_rotary @ k_rotary.mT
-    width = (latent if wide else query).size(-1) + q_rotary.size(-1)
+    width = query.size(-1) + q_rotary.size(-1)
     scores = yield "the scores", (content + rotary) / width**0.5
     weights = yield "the weights", scores.softmax(-1)
     mixed = yield "the mixed latents", weights @ latent
@@ -92,17 +82,8 @@ EXERCISE = Exercise(
         "before w_v; the heads are rows of one product, (b, h, c) @ (b, c, m).",
     ),
     right=right,
-    explain=(only_loud, parts_of_scores(CONTENT, TURNED)),
+    explain=(parts_of_scores(CONTENT, TURNED),),
     axes=("b h e", "b h m"),
     results=("the output", "the weights"),
     measures=("gradients", "memory"),
-    ideas=[
-        right.but("The rotary part is left out of the scores.", TURNED, torch.zeros_like),
-        Mistake("The scale is that of the wide rows, 1 / sqrt(latent_dim + rotary_dim), as torch's "
-                "function takes by default; absorbing must not change the scores.",
-                partial(right, wide=True)),
-        *(Mistake(f"Rows of {x} are given to the heads in turn; head h owns a contiguous block of "
-                  "rows.", partial(right, **{cut: dealt}))
-          for x, cut in (("w_k", "cut_k"), ("w_v", "cut_v"))),
-    ],
-)  # fmt: skip
+)

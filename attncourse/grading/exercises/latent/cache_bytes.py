@@ -1,10 +1,9 @@
 """Exercise cache_bytes: the cache of DeepSeek-V2 for one long sequence."""
 
-from attncourse.grading.exercise import Exercise, Mistake, Number
+from attncourse.grading.exercise import Exercise, Number
 from attncourse.grading.explain.counts import predicted
 
-LAYERS, HEADS, HEAD_DIM, LATENT, ROTARY, TOKENS, BYTES = 60, 128, 128, 512, 64, 10_000, 2
-ROWS = LAYERS * TOKENS * BYTES  # bytes of one number for each token in each layer
+LAYERS, LATENT, ROTARY, TOKENS, BYTES = 60, 512, 64, 10_000, 2
 
 
 def cache_bytes() -> int:
@@ -26,9 +25,10 @@ def kept(number: float) -> str:
             return f"These are {unit}; the question asks for bytes."
     if abs(number / cache_bytes() - 1) < 2e-3:
         return "This is close, but a whole number is asked, with all its digits."
+    each = number / (LAYERS * TOKENS * BYTES)
     return (
-        "Divided by 60 layers, 10,000 tokens and 2 bytes this leaves "
-        f"{number / ROWS:,.6g} numbers for one token in one layer."
+        f"Divided by 60 layers, 10,000 tokens and 2 bytes this leaves {each:,.6g} numbers for one "
+        "token in one layer."
     )
 
 
@@ -38,17 +38,4 @@ EXERCISE = Exercise(
     right=cache_bytes(),
     explain=(predicted(kept),),
     asks_for="number",
-    ideas=[
-        Mistake(says, number)
-        for says, number in (
-            ("These are numbers, not bytes; bfloat16 takes 2 bytes a number.", cache_bytes() // 2),
-            ("The rotary key is forgotten; it is cached beside the latent.", ROWS * LATENT),
-            ("The latent is counted twice, for keys and for values; one latent serves both.",
-             ROWS * (2 * LATENT + ROTARY)),
-            ("Every head has a rotary key here; one serves all 128.",
-             ROWS * (LATENT + HEADS * ROTARY)),
-            ("This is a cache of multi-head keys and values; only the latent and the rotary key "
-             "are kept.", ROWS * 2 * HEADS * HEAD_DIM),
-        )
-    ],
-)  # fmt: skip
+)

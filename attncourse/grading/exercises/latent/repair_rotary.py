@@ -1,12 +1,12 @@
 """Exercise repair_rotary: which part of queries and keys knows the position?"""
 
-from functools import partial
-
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
+from attncourse.grading.compare import same
+from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, normal, seeded
 from attncourse.grading.explain.mixtures import mixture
+from attncourse.grading.explain.turns import rotary  # as in the notebook
 from attncourse.grading.layer_recipe import split
 
 
@@ -39,37 +39,31 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-def rotary(x, positions):
-    """As in the notebook of the exercise."""
-    (a, b), d = x.chunk(2, dim=-1), x.size(-1)
-    angles = positions[:, None] * 10_000.0 ** (-2.0 * torch.arange(d // 2) / d)
-    cos, sin = angles.cos(), angles.sin()
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
-
-
 CONTENT, TURNED = "the products of queries and keys", "the products of the rotary parts"
 
 
 @Dataflow
-def right(
-    x, positions, w_q, w_qr, w_c, w_kr, w_k, num_heads,
-    turn=rotary, turn_k=None, turn_latent=lambda x, positions: x, forgets=0,
-):  # fmt: skip
-    latent = yield "the latents", turn_latent(x @ w_c.mT, positions)
-    keys = yield "the cached rotary keys", (turn_k or turn)(x @ w_kr.mT, positions)
+def right(x, positions, w_q, w_qr, w_c, w_kr, w_k, num_heads, turn=rotary):
+    latent = yield "the latents", x @ w_c.mT
+    keys = yield "the cached rotary keys", turn(x @ w_kr.mT, positions)
     asks = split(x @ w_qr.mT, num_heads)
     asks = yield "the turned rotary queries", turn(asks, positions)
     q, k = (split(y, num_heads) for y in (x @ w_q.mT, latent @ w_k.mT))
     content = yield CONTENT, q @ k.mT
     turned = yield TURNED, asks @ keys[:, None].mT
-    width = q.size(-1) + asks.size(-1) * (1 - forgets)
-    return (content + turned) / width**0.5, latent, keys
+    return (content + turned) / (q.size(-1) + asks.size(-1)) ** 0.5, latent, keys
 
 
-def neighbours(x, positions):
-    """Features 2 i and 2 i + 1 are a pair."""
-    paired = rotary(x.unflatten(-1, (-1, 2)).mT.flatten(-2), positions)
-    return paired.unflatten(-1, (2, -1)).mT.flatten(-2)
+def turned_latent(asked: Asked) -> str:
+    """Also where the call with an odd latent_dim ends in an error, or something else is wrong."""
+    for call in asked.shaped:
+        latent, positions = call.expected[1], call.case.args[1]
+        if latent.size(-1) % 2 == 0 and same(rotary(latent, positions), call.seen[1]):
+            return (
+                "The latent is turned. Values are made from it, too, and no later step turns it "
+                "back: turn the rotary parts alone."
+            )
+    return ""
 
 
 EXERCISE = Exercise(
@@ -77,23 +71,8 @@ EXERCISE = Exercise(
     answer="repaired_scores",
     judge=Calls(definition, cases),
     right=right,
-    explain=(mixture(CONTENT, TURNED),),
+    explain=(turned_latent, mixture(CONTENT, TURNED)),
     axes=("b h n m", "b t e", "b t d"),
     results=("the scores", "the cached latents", "the cached rotary keys"),
     measures=("gradients",),
-    ideas=[
-        Mistake(says, partial(right, **steps))
-        for says, steps in (
-            ("This is the code as found: the latent is turned, the key is not, the scale forgets "
-             "rotary_dim.", {"turn_latent": rotary, "turn_k": lambda x, p: x, "forgets": 1}),
-            ("The latent is turned. Values are made from it, too, and no later step turns it back.",
-             {"turn_latent": rotary}),
-            ("Both rotary parts are turned by positions counted from 0; behind a cache they start "
-             "later.", {"turn": lambda x, p: rotary(x, p - p[0])}),
-            ("Both rotary parts are turned by the row; positions start later, and leave gaps.",
-             {"turn": lambda x, p: rotary(x, torch.arange(len(p)))}),
-            ("Neighbouring features are paired; feature i is paired with i + d / 2, as rotary "
-             "does.", {"turn": neighbours}),
-        )
-    ],
-)  # fmt: skip
+)
