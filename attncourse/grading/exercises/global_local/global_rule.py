@@ -6,8 +6,6 @@ from attncourse import spec
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
 from attncourse.grading.explain.kinds import kinds
 from attncourse.grading.explain.masks import inverted
-from attncourse.grading.explain.relations import related
-from attncourse.grading.explain.shapes import reshaped
 
 
 def definition(is_global, lengths, left, right, causal):
@@ -33,23 +31,20 @@ CALLS = (  # special about the call, share of global tokens, lengths, n, left, r
 def cases(seed: int) -> list[Case]:
     """Position 1 is global in sample 0 alone; the last one is in all, and can be padding."""
     g, found = seeded(seed), []
-    n, length, left, right = (
-        int(torch.randint(*x, (), generator=g)) for x in ((18, 22), (12, 16), (5, 7), (8, 10))
-    )
-    drawn = "sizes drawn at random", 0.2, (n, length), n, left, right, False
+    ranges = (18, 22), (12, 16), (5, 7), (8, 10)
+    n, length, *sides = (int(torch.randint(*x, (), generator=g)) for x in ranges)
+    drawn = "sizes drawn at random", 0.2, (n, length), n, *sides, False
     for what, share, lengths, n, *rest in (*CALLS, drawn):
         is_global = torch.rand(len(lengths), n, generator=g) < share
         if 0 < share < 1:
-            is_global[0, [1, -1]], is_global[1:2, 1] = True, False
-            is_global[1:, -1] = True
+            is_global[:, -1], is_global[0, 1], is_global[1:2, 1] = True, True, False
         found.append(Case(what, (is_global, torch.tensor(lengths), *rest), gradients=False))
     return found
 
 
 def rules(expected, seen, is_global, lengths, left, right, causal):
     """Pairs that are read and should not be, and those that should be."""
-    n = is_global.size(1)
-    i, j = torch.arange(n)[:, None], torch.arange(n)
+    i, j = torch.arange(is_global.size(1))[:, None], torch.arange(is_global.size(1))
     query, key = is_global[:, None, :, None], is_global[:, None, None]
     length = lengths[:, None, None, None]
     yield "padding reads", seen & (i >= length)
@@ -70,8 +65,7 @@ def right(is_global, lengths, left, right, causal):
     n = is_global.size(1)
     i, j = torch.arange(n)[:, None], torch.arange(n)
     near = yield "the near pairs", (i - left <= j) & (j <= i + right)
-    pairs = is_global[:, :, None] | is_global[:, None]
-    touched = yield "the pairs with a global token", pairs
+    touched = yield "the global pairs", is_global[:, :, None] | is_global[:, None]
     there = yield "the real tokens", torch.arange(n) < lengths[:, None]
     mask = (near | touched) & there[:, :, None] & there[:, None]
     past = yield "the pairs without the future", j <= i
@@ -84,5 +78,5 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases, gradients=False),
     right=right,
     axes=("b h n m",),
-    explain=(reshaped, inverted, related, kinds(rules)),
+    explain=(inverted, kinds(rules)),
 )

@@ -4,8 +4,6 @@ import torch
 
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
 from attncourse.grading.explain.kinds import kinds
-from attncourse.grading.explain.probes import simpler
-from attncourse.grading.explain.relations import related
 from attncourse.grading.explain.shapes import reshaped
 
 
@@ -75,33 +73,11 @@ def right(masks):
     return found
 
 
-def reads(n: int, says: str, *layers: list[tuple[int, int]]):
-    """A question on n positions: who reads whom in each layer."""
-    masks = torch.zeros(len(layers), n, n, dtype=torch.bool)
-    for layer, i, j in ((k, *pair) for k, pairs in enumerate(layers) for pair in pairs):
-        masks[layer, i, j] = True
-    return f"Let there be {n} position{'s' * (n > 1)}: {says}", (masks,)
-
-
-QUESTIONS = (
-    reads(1, "in the only layer 0 reads itself", [(0, 0)]),
-    reads(1, "the only layer reads nothing", []),
-    reads(2, "the only layer reads nothing", []),
-    reads(2, "in the only layer 1 reads 0", [(1, 0)]),
-    reads(2, "in two layers 1 reads 0", [(1, 0)], [(1, 0)]),
-    reads(2, "the first layer reads nothing, then 1 reads 0", [], [(1, 0)]),
-    reads(3, "in the only layer 1 reads 0, and 2 reads 1", [(1, 0), (2, 1)]),
-    reads(3, "in the only layer 1 reads 2, and 0 reads 1", [(1, 2), (0, 1)]),
-    reads(3, "1 reads 0, in the next layer 2 reads 1", [(1, 0)], [(2, 1)]),
-    reads(3, "2 reads 1, in the next layer 1 reads 0", [(2, 1)], [(1, 0)]),
-    reads(3, "1 reads 0, a layer reads nothing, 2 reads 1", [(1, 0)], [], [(2, 1)]),
-)
-
 EXERCISE = Exercise(
     name="layers_needed",
     answer="heard_after",
     judge=Calls(definition, cases, gradients=False),
     right=right,
     axes=("i j",),
-    explain=(reshaped, related, simpler(*QUESTIONS), kinds(numbers)),
+    explain=(reshaped, kinds(numbers)),
 )

@@ -5,8 +5,10 @@ from functools import partial
 
 import torch
 
-from attncourse.grading.exercise import Calls, Case, Exercise, Given, Recipe
-from attncourse.grading.inputs import alternating, far_below_zero, normal, sized_cases
+from attncourse.grading.exercise import (
+    Calls, Case, Exercise, Given, Recipe, normal, seeded, sized_cases,
+)  # fmt: skip
+from attncourse.grading.inputs import alternating, far_below_zero
 from attncourse.grading.memory_judge import Budget, MemoryLimited, grows_linearly
 
 
@@ -28,8 +30,7 @@ CALLS = (  # special about the call, b h n d e, how loud, window
     ("scores near 768 and -768", (2, 3, 8, 4, 3), alternating, 4),
     ("scores below -1e6", (1, 2, 6, 16, 3), far_below_zero, 2),
     ("256 tokens, longer than a block, window 8", (1, 1, 256, 2, 3), 2, 8),
-    ("150 tokens, and nearly all of them in a window of 141", (1, 1, 150, 2, 3),
-     lambda q, k: None, 141),
+    ("150 tokens, and nearly all of them in a window of 141", (1, 1, 150, 2, 3), 2, 141),
 )  # fmt: skip
 
 
@@ -41,7 +42,7 @@ def cases(seed: int) -> list[Case]:
 
 def measured(n):
     """A window of 8."""
-    return *normal(torch.Generator().manual_seed(7), *[(1, 1, n, 2)] * 2, (1, 1, n, 3)), 8
+    return *normal(seeded(7), (1, 1, n, 2), (1, 1, n, 2), (1, 1, n, 3)), 8
 
 
 def given(query, key, value, window_size):
@@ -53,7 +54,6 @@ def given(query, key, value, window_size):
 
 
 RIGHT = Recipe(given, answer=lambda output, *_: output[:, :, :, 0])
-
 
 EXERCISE = Exercise(
     name="linear_window",
@@ -70,4 +70,8 @@ EXERCISE = Exercise(
     right=RIGHT,
     axes=("b h n e",),
     measures=("gradients", "memory"),
-)
+    ideas=[
+        RIGHT.but("Keys at the ends count more than once; each should count once in its window.",
+                  mask=lambda scores, _: scores),
+    ],
+)  # fmt: skip

@@ -22,10 +22,9 @@ class Right:
 
 
 VIEW = "the tokens returned are a view of the memory, in every call"
-SLOTS = "the memory has as many slots as the window, and no more"
 COPIED = (
-    "Tokens are copied, or the memory is made anew, as by clone, cat, roll, flip, an index or a "
-    "sort. Write new tokens into one memory, and return a view of it, in the order of its slots."
+    "Tokens are copied, as by clone, cat, roll, an index or a sort. Write new tokens into one "
+    "memory, and return a view of it, in the order of its slots."
 )
 
 
@@ -36,14 +35,12 @@ def steps(answer, seed: int):
     for what, cache, appended in (
         ("while there is room, every token is kept at its position", one, [(0, 1), (1, 2)]),
         ("the token in the last slot is kept at its position, too", one, [(3, w - 3)]),
-        ("each further token takes the place of the oldest one", one,
-         [(w + k, 1) for k in range(w + 1)]),
+        ("each further token replaces the oldest one", one, [(w + k, 1) for k in range(w + 1)]),
         ("a chunk goes on at the front where the memory ends", two, [(0, w - 1), (w - 1, 3)]),
         ("a chunk may be as long as the window", two, [(w + 2, w)]),
         ("two caches have nothing in common", one, [(2 * w + 1, 1)]),
         ("of a longer chunk the last tokens are kept", two, [(2 * w + 2, w + 3)]),
-        ("behind a longer chunk, a further token takes the place of the oldest one", two,
-         [(3 * w + 5, 1)]),
+        ("behind a longer chunk, a token replaces the oldest one, too", two, [(3 * w + 5, 1)]),
         ("a first chunk may be longer, too", long, [(0, 2 * w + 1)]),
         ("a window of 1 keeps the last token", narrow, [(0, 1), (1, 1), (2, 1)]),
     ):  # fmt: skip
@@ -60,7 +57,8 @@ def steps(answer, seed: int):
     yield VIEW, "; ".join(again)
     memory = feed.new().append(feed.tokens(0))[0]
     room = memory.untyped_storage().nbytes() // memory.element_size() // feed.tokens(0).numel()
-    yield SLOTS, "so many" if room <= w else f"{room} slots for a window of {w}"
+    what = "the memory has as many slots as the window, and no more"
+    yield what, "so many" if room <= w else f"{room} slots for a window of {w}"
     given, last = feed.tokens(3), feed.new()
     last.append(given)
     given.fill_(-1.0)
@@ -78,11 +76,8 @@ def first_wrong(asked) -> str:
     for what, right in steps(Right, asked.seed):
         seen = asked.seen.get(what)
         if seen is not True:
-            return (
-                COPIED
-                if what == VIEW and isinstance(seen, str)
-                else other_tokens(what, right, seen)
-            )
+            copied = what == VIEW and isinstance(seen, str)
+            return COPIED if copied else other_tokens(what, right, seen)
     return ""
 
 

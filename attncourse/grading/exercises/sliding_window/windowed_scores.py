@@ -5,9 +5,10 @@ from functools import partial
 
 import torch
 
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, sized_cases
+from attncourse.grading.exercise import (
+    Calls, Case, Dataflow, Exercise, Mistake, normal, seeded, sized_cases,
+)  # fmt: skip
 from attncourse.grading.explain.probes import simpler
-from attncourse.grading.explain.relations import multiplied, related
 from attncourse.grading.memory_judge import Budget, MemoryLimited, grows_linearly
 
 
@@ -44,7 +45,7 @@ def cases(seed: int) -> list[Case]:
 
 def measured(n):
     """5 keys to the left, 2 to the right."""
-    return *normal(torch.Generator().manual_seed(7), *[(1, 1, n, 2)] * 2), 5, 2
+    return *normal(seeded(7), (1, 1, n, 2), (1, 1, n, 2)), 5, 2
 
 
 @Dataflow
@@ -78,5 +79,9 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h n c",),
     measures=("gradients", "memory"),
-    explain=(multiplied, related, simpler(row(2, 1), row(0, 3), row(3, 0), row(7, 6))),
-)
+    explain=(simpler(row(2, 1), row(0, 3), row(7, 6)),),
+    ideas=[
+        Mistake("The scores are not divided by sqrt(head_dim).",
+                lambda query, *rest: right(query.size(-1) ** 0.5 * query, *rest)),
+    ],
+)  # fmt: skip
