@@ -1,5 +1,6 @@
 """Feeds caches with numbered tokens, and tells which of them come back, and at which positions."""
 
+from collections import Counter
 from collections.abc import Callable
 from operator import index
 from typing import Any
@@ -31,20 +32,31 @@ class Feed:
     def tokens(self, first: int, n: int = 1) -> torch.Tensor:
         return self.pool[:, :, first : first + n].clone()
 
+    def names(self, found: Any) -> list[str] | str:
+        """The number of each token, ``?`` for one that was never given; or what comes instead."""
+        if not plain(found):
+            return "None (look for `return`)" if found is None else f"a {type(found).__name__}"
+        b, h, _, d = self.pool.shape
+        if found.dim() != 4 or (*found.shape[:2], found.size(3)) != (b, h, d):
+            moved = found.dim() == 4 and Counter(found.shape) >= Counter((b, h, d))
+            what = "axes in another order," if moved else "shape"
+            return f"{what} {tuple(found.shape)} instead of ({b}, {h}, tokens, {d})"
+        same = (self.pool[:, :, :, None] == found[:, :, None]).all(-1).flatten(0, 1).all(0)
+        return [str(int(x.int().argmax())) if x.any() else "?" for x in same.T]
+
     def told(self, found: Any) -> str | Raised:
-        """``position:token`` of every slot, by position; ``?`` is no token that was ever given."""
+        """``position:token`` of every slot of (tokens, positions), by position."""
         if isinstance(found, Raised):
             return found
-        if not isinstance(found, tuple | list) or len(found) != 2 or not plain(found[0]):
+        if not isinstance(found, tuple | list) or len(found) != 2:
             return "no pair (tokens, positions) is returned"
-        tokens, at = found[0], run(lambda: [index(x) for x in found[1]])
-        if tokens.dim() != 4 or tokens[:, :, :1].shape != self.pool[:, :, :1].shape:
-            return f"the tokens have the shape {tuple(tokens.shape)}"
-        if isinstance(at, Raised) or len(at) != tokens.size(2):
-            return f"no whole numbers, one for each of {tokens.size(2)} tokens, as positions"
-        same = (self.pool[:, :, :, None] == tokens[:, :, None]).all(-1).flatten(0, 1).all(0)
-        names = [str(int(x.int().argmax())) if x.any() else "?" for x in same.T]
-        return " ".join(f"{p}:{name}" for p, name in sorted(zip(at, names, strict=True)))
+        names, at = self.names(found[0]), run(lambda: [index(x) for x in found[1]])
+        if isinstance(names, str):
+            return f"in the place of the tokens: {names}"
+        if isinstance(at, Raised) or len(at) != len(names):
+            return f"no whole numbers, one for each of {len(names)} tokens, as positions"
+        slots = sorted(zip(at, names, strict=True))
+        return " ".join(f"{p}:{name}" for p, name in slots) or "no token"
 
     def append(self, cache: Any, first: int, n: int) -> str | Raised:
         """What comes back after tokens first to first + n - 1."""
@@ -55,30 +67,14 @@ class Feed:
 
 
 class Rows(Feed):
-    """Caches, and what they return: the numbers of the tokens, row by row."""
+    """Caches that return tokens alone."""
 
     def told(self, found: Any) -> str:
-        if not plain(found):
-            kind = "None (is `return` missing?)" if found is None else type(found).__name__
-            return f"raised {found.kind}" if isinstance(found, Raised) else kind
-        if not found.numel() or found[..., :1, :].shape != self.tokens(0).shape:
-            return f"shape {tuple(found.shape)}"
-        same = (self.pool[:, :, :, None] == found[:, :, None]).all(-1)  # sample, head, token, row
-        rows = zip(found.unbind(2), same.unbind(-1), strict=True)
-        return " ".join(self._token(x, there) for x, there in rows)
-
-    def _token(self, row: torch.Tensor, there: torch.Tensor) -> str:
-        """The token that a row is; or of which it has a sample or a head, or which it nearly is."""
-        near = (self.pool - row[:, :, None]).abs() < 0.01 + 0.01 * self.pool.abs()
-        for alike, kind in (
-            (there.flatten(0, 1).all(0), "{}"),
-            (there[0].all(0), "sample 0 of {}"),
-            (there[:, 0].all(0), "head 0 of {}"),
-            (near.all(-1).flatten(0, 1).all(0), "about {}"),
-        ):
-            if alike.any():
-                return kind.format(int(alike.int().argmax()))
-        return "?"
+        """The numbers of the tokens, one after the other; or an error by its kind."""
+        names = found.kind if isinstance(found, Raised) else self.names(found)
+        if isinstance(names, str):
+            return names
+        return " ".join("zeros" if x == str(ZEROS) else x for x in names) or "no token"
 
 
 def other_tokens(what: str, right: str, seen: Any) -> str:
@@ -94,16 +90,13 @@ def other_tokens(what: str, right: str, seen: Any) -> str:
     after, found = (
         [x.split(":") for x in side.split()] for side in next(x for x in pairs if x[0] != x[1])
     )
-    says = [_misplaced(p, t) for p, t in found if p != t]
     tokens = {t for _, t in found}
+    says = [f"{len(found)} tokens come back instead of {len(after)}"] * (len(found) != len(after))
+    says += [
+        f"token {t} is returned as position {p}" for p, t in found if t not in (p, "?", str(ZEROS))
+    ]
+    says += [f"position {p} has a token that was never given" for p, t in found if t == "?"]
     says += [f"token {t} is missing" for _, t in after if t not in tokens]
     says += [f"token {t} is still there" for p, t in found if p == t and [p, t] not in after]
-    return f"It does not hold that {what}: {', '.join(says[:3])}."
-
-
-def _misplaced(position: str, token: str) -> str:
-    if token == "?":
-        return f"position {position} has a token that was never given"
-    if token == str(ZEROS):
-        return f"position {position} has zeros (token {ZEROS}, or a slot that was never written to)"
-    return f"token {token} is returned as position {position}"
+    says = says or [f"position {p} has zeros" for p, t in found if p != t]
+    return f"It does not hold that {what}: {', '.join([*dict.fromkeys(says)][:3])}."
