@@ -11,7 +11,7 @@ of every answer that hears it, so that one explainer helps every exercise:
     relations   how is the result related to the right one: reversed, averaged, twice as large?
     lengths     which axis is too long or too short, and as long as what else is it?
     masks       which query reads which key, and should not?
-    loud        are only large scores wrong, and is what hides a key a number?
+    loud        are only large scores wrong?
     layers      with which parameters is a layer wrong, and with which right?
     maps        with the identity as values attention returns its own map: what is wrong with it?
     counts      by which factor or term is a number off?
@@ -69,10 +69,9 @@ ORDER: tuple[Explainer, ...] = (
     relations.multiplied, relations.constant, relations.related,
     lengths.wrong_lengths,
     relations.limited,
-    beside.wrong_property,
     masks.wrong_pair,
     relations.rounded, relations.not_a_number,
-    loud.finite_fill, loud.only_loud,
+    loud.only_loud,
     layers.neutral, layers.of_layer,
     decoders.decoded,
     maps.of_map,

@@ -1,4 +1,4 @@
-"""The results are right: is a way back cut, an input changed, too much made, a property wrong?"""
+"""The results are right: is a way back cut, an input changed, or too much made?"""
 
 import torch
 from torch import Tensor
@@ -58,13 +58,3 @@ def too_large(asked: Asked) -> str:
     if asked.wrong or not isinstance(found, Described):
         return ""
     return f"{BUT} something is too large that is made on the way. {judge.instead}".strip()
-
-
-def wrong_property(asked: Asked) -> str:
-    """The results are right within the tolerance, and a further property is not."""
-    if asked.wrong or asked.raised or not getattr(asked.judge, "also", None):
-        return ""
-    wrong = [what.rpartition(", ")[2] for what in asked.differs]
-    if not wrong or not asked.calls or any("gradient of " in what for what in wrong):
-        return ""
-    return f"The results are right as far as their tolerance tells, but not: {wrong[0]}."
