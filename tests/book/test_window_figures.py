@@ -1,9 +1,8 @@
-"""The pictures of windows: what they say is what they show, and they fit a phone."""
+"""The pictures of windows and of distances: what they say is what they show, and they fit a phone."""
 
-import matplotlib as mpl
 import pytest
 import torch
-from support.book.figures import speaks
+from support.book.figures import filled, speaks, texts
 
 from attncourse.show import diagrams
 from attncourse.show.diagrams.windows import BLUE, IN_VAIN
@@ -12,6 +11,9 @@ from attncourse.show.figure import ACCENT
 BAND = torch.ones(6, 6, dtype=torch.bool).tril().triu(-2)
 READS = [(0, 2), (0, 4), (2, 6)]
 SEEN = {"1 layer": [1.0, 0.9, 0.1, 0.0], "2 layers": [1.0, 0.95, 0.92, 0.97]}
+CHAIN = torch.tensor([[0, -1, -1], [1, 0, -1], [2, 1, 0]])  # news goes to the right only
+FAR = 6 * (1 - torch.eye(3, dtype=torch.long))
+SHARES = {"1 layer": torch.tensor([1.0, 0.95, 0.1]), "2 layers": torch.tensor([1.0, 1.0, 0.9])}
 FIGURES = {
     "causal_and_window": lambda: diagrams.causal_and_window(8, 2),
     "window_blocks": lambda: diagrams.window_blocks(BAND, 2, READS),
@@ -19,6 +21,9 @@ FIGURES = {
     "shifted_windows": lambda: diagrams.shifted_windows(8, 4, query=(3, 1)),
     "receptive_field": lambda: diagrams.receptive_field(2, 3, 10),
     "cliff": lambda: diagrams.cliff(SEEN, [1, 5], 0.0625, "position"),
+    "relay": lambda: diagrams.relay(n=13, reach=5),
+    "hop_maps": lambda: diagrams.hop_maps({"chain": CHAIN, "far": FAR, "third": CHAIN}),
+    "hop_strips": lambda: diagrams.hop_strips({"chain": (CHAIN[:, 0], SHARES)}),
 }
 
 
@@ -27,10 +32,11 @@ def test_pictures_speak_and_are_narrow(make):
     speaks(make)
 
 
-def filled(ax, colour: str) -> set:
-    """The places of the rectangles of one colour."""
-    colour = mpl.colors.to_rgba(colour)
-    return {p.get_xy() for p in ax.patches if p.get_facecolor() == colour and p.get_fill()}
+def places(ax, colour: str) -> set:
+    return {patch.get_xy() for patch in filled(ax, colour)}
+
+
+# Windows
 
 
 def test_pairs_are_counted_as_a_mask_would():
@@ -42,8 +48,8 @@ def test_pairs_are_counted_as_a_mask_would():
 def test_blocks_cover_the_band():
     figure = FIGURES["window_blocks"]()
     (ax,) = figure.canvas.axes
-    assert filled(ax, BLUE) == {(j, i) for i, j in BAND.nonzero().tolist()}
-    assert filled(ax, IN_VAIN) == {(0, 0), (0, 2), (2, 4)}
+    assert places(ax, BLUE) == {(j, i) for i, j in BAND.nonzero().tolist()}
+    assert places(ax, IN_VAIN) == {(0, 0), (0, 2), (2, 4)}
     assert "15 pairs are wanted" in figure.alt
     assert "with 20 pairs; the other 16" in figure.alt
 
@@ -57,14 +63,13 @@ def test_a_token_takes_the_place_of_the_oldest():
         rows[step][slot] = text.get_text()
     assert rows[1] == {0: "a", 1: "b"}
     assert rows[4] == {0: "d", 1: "e", 2: "c"}
-    assert filled(ax, ACCENT) == {(0, 0), (1, 1), (2, 2), (0, 3), (1, 4)}
+    assert places(ax, ACCENT) == {(0, 0), (1, 1), (2, 2), (0, 3), (1, 4)}
     assert "2 times here" in figure.alt
 
 
 def test_a_shifted_window_reaches_across_the_border():
     figure = FIGURES["shifted_windows"]()
-    first, second = (filled(ax, "#9ec1e0") for ax in figure.canvas.axes)
-    rows = [{y for _, y in places} for places in (first, second)]
+    rows = [{y for _, y in places(ax, "#9ec1e0")} for ax in figure.canvas.axes]
     assert rows == [{0, 1, 2, 3}, {2, 3, 4, 5}]
     assert "reads the 16 of its own" in figure.alt
     assert "its window of 8 patches" in figure.alt, "at the edge of the picture a window is cut"
@@ -89,3 +94,35 @@ def test_a_cliff_says_what_lies_before_and_behind_it():
     heights = [[bar.get_height() for bar in ax.patches] for ax in figure.canvas.axes]
     assert heights == list(SEEN.values())
     assert all(ax.get_ylim()[0] == 0 for ax in figure.canvas.axes)
+
+
+# Distances
+
+
+def test_news_takes_as_many_layers_as_the_way_has_windows():
+    figure = FIGURES["relay"]()
+    assert "news of token 0 needs 3 layers to reach token 12" in figure.alt  # 0, 5, 10, 12
+    assert figure.alt.endswith(", 2.")
+    said = texts(figure)
+    assert said.count("3") == 1, "the last of three steps; over the global token there are two"
+    assert said[0].endswith("3 layers")
+
+
+def test_a_map_has_a_colour_for_each_distance_and_none_for_never():
+    figure = FIGURES["hop_maps"]()
+    assert "chain: the farthest needs 2, 3 of 9 pairs never hear" in figure.alt
+    assert "far: the farthest needs 6;" in figure.alt
+    chain, far = figure.canvas.axes[:2]
+    (image,) = chain.images
+    assert image.get_array().mask.tolist() == (CHAIN < 0).tolist()
+    assert chain.patch.get_hatch(), "what is left out is hatched, not as light as a long way"
+    assert far.images[0].get_array().max() == 5, "beyond four layers there is one colour for all"
+    assert chain.get_ylabel() == "query"
+    assert not figure.canvas.axes[3].axison, "an empty place of the grid"
+
+
+def test_a_strip_shows_the_share_of_right_answers():
+    figure = FIGURES["hop_strips"]()
+    assert "chain: of 3 tokens nearly always right, 1 layer 2, 2 layers 2" in figure.alt
+    heights = [-bar.get_height() / 0.8 for row in figure.canvas.axes[0].containers for bar in row]
+    assert heights == pytest.approx([1.0, 0.95, 0.1, 1.0, 1.0, 0.9])
