@@ -1,13 +1,13 @@
 """Exercise chunked_decode: attend for a chunk of new tokens behind a cache."""
 
+import math
 from functools import partial
 
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Exercise
-from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
-from attncourse.grading.recipe import Given, Recipe
+from attncourse.grading.exercise import Calls, Dataflow, Exercise, sized_cases
+from attncourse.grading.inputs import alternating, far_from_zero
 
 
 def join(past, new):
@@ -34,17 +34,19 @@ SHAPES = "b h n d, b h n d, b h n e, b h p d, b h p e"
 CASES = partial(sized_cases, letters="b h n p d e", shapes=SHAPES, calls=CALLS)
 
 
-def given(query, key, value, past_key, past_value):
-    return Given(query, join(past_key, key), join(past_value, value), past_key.size(2))
-
-
-RIGHT = Recipe(given, answer=lambda output, weights, scores, x: (output, x.key, x.value))
+@Dataflow
+def right(query, key, value, past_key, past_value):
+    keys, values = join(past_key, key), join(past_value, value)
+    scores = yield "the scaled scores", query @ keys.mT / query.size(-1) ** 0.5
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(past_key.size(2) + 1)
+    weights = yield "the weights", scores.masked_fill(later, -math.inf).softmax(-1)
+    return weights @ values, keys, values
 
 
 EXERCISE = Exercise(
     name="chunked_decode",
     judge=Calls(definition, CASES),
-    right=RIGHT,
+    right=right,
     axes=("b h n e", "b h t d", "b h t e"),
     results=("the output", "the keys", "the values"),
     measures=("gradients",),

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from attncourse.grading.exercise import (
-    Calls, Case, Exercise, Given, Recipe, normal, seeded, sized_cases,
+    Calls, Case, Dataflow, Exercise, normal, seeded, sized_cases,
 )  # fmt: skip
 from attncourse.grading.inputs import alternating, far_below_zero
 from attncourse.grading.memory_judge import Budget, MemoryLimited, grows_linearly
@@ -45,15 +45,17 @@ def measured(n):
     return *normal(seeded(7), (1, 1, n, 2), (1, 1, n, 2), (1, 1, n, 3)), 8
 
 
-def given(query, key, value, window_size):
+@Dataflow
+def right(query, key, value, window_size):
     """The keys and values of each query, by their numbers; those beyond the ends are hidden."""
     n, reach = query.size(2), window_size // 2
     at = torch.arange(n)[:, None] + torch.arange(-reach, reach + 1)
     key, value = (x[:, :, at.clamp(0, n - 1)] for x in (key, value))
-    return Given(query[:, :, :, None], key, value, ((at >= 0) & (at < n))[:, None])
+    beyond = yield "the places beyond the ends", ((at < 0) | (at >= n))[:, None]
+    scores = yield "the scaled scores", query[:, :, :, None] @ key.mT / query.size(-1) ** 0.5
+    weights = yield "the weights", scores.masked_fill(beyond, -math.inf).softmax(-1)
+    return (weights @ value)[:, :, :, 0]
 
-
-RIGHT = Recipe(given, answer=lambda output, *_: output[:, :, :, 0])
 
 EXERCISE = Exercise(
     name="linear_window",
@@ -63,15 +65,15 @@ EXERCISE = Exercise(
         "twice as many tokens take twice as much",
         partial(grows_linearly, measured, 128),
         # All pairs would be 1 GiB.
-        Budget(lambda g: (*normal(g, *[(1, 1, 2**14, 1)] * 3), 6), RIGHT),
+        Budget(lambda g: (*normal(g, *[(1, 1, 2**14, 1)] * 3), 6), right),
         "Give each block of queries only the keys that it may read, blocks of a fixed size, and "
         "join the parts once.",
     ),
-    right=RIGHT,
+    right=right,
     axes=("b h n e",),
     measures=("gradients", "memory"),
     ideas=[
-        RIGHT.but("Keys at the ends count more than once; each should count once in its window.",
-                  mask=lambda scores, _: scores),
+        right.but("Keys at the ends count more than once; each should count once in its window.",
+                  "the places beyond the ends", torch.zeros_like),
     ],
 )  # fmt: skip

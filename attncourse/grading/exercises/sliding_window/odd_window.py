@@ -1,9 +1,11 @@
 """Exercise odd_window: a window that is lopsided, and empty for some, repaired."""
 
+import math
+
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Exercise, Given, Recipe
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
 
 
@@ -38,24 +40,21 @@ def cases(seed: int) -> list[Case]:
     return sized_cases(seed, "b h n d e", "b h n d, b h n d, b h n e", calls)
 
 
-def given(query, key, value, window_size, present):
+@Dataflow
+def right(query, key, value, window_size, present):
     at = torch.arange(query.size(2))
-    near = (at[:, None] - at).abs() <= window_size // 2
-    return Given(query, key, value, near & present[:, None, None, :])
+    visible = ((at[:, None] - at).abs() <= window_size // 2) & present[:, None, None, :]
+    scores = yield "the scaled scores", query @ key.mT / query.size(-1) ** 0.5
+    weights = scores.masked_fill(~visible, -math.inf).softmax(-1)
+    weights = yield "the weights", weights.nan_to_num(0.0)
+    return weights @ value
 
-
-RIGHT = Recipe(given, finish=lambda w, x: w.nan_to_num(0.0), answer=lambda o, *_: o)
 
 EXERCISE = Exercise(
     name="odd_window",
     answer="repaired_window",
     judge=Calls(definition, cases),
-    right=RIGHT,
+    right=right,
     axes=("b h n e",),
     measures=("gradients",),
-    ideas=[
-        RIGHT.but("The output is right, but its NaN is replaced after the weights have met the "
-                  "values, and the gradient of the values is NaN; replace it among the weights.",
-                  finish=lambda w, _: w, answer=lambda o, *_: o.nan_to_num(0.0)),
-    ],
-)  # fmt: skip
+)
