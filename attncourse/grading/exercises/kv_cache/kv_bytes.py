@@ -2,7 +2,7 @@
 
 import torch
 
-from attncourse.grading.exercise import Asked, Case, Counts, Exercise, seeded
+from attncourse.grading.exercise import Asked, Case, Counts, Exercise, Raised, seeded
 
 
 def definition(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):
@@ -35,27 +35,40 @@ def right(batch, layers, num_kv_heads, length, head_dim, value_dim, dtype):
     return batch * layers * num_kv_heads * length * (head_dim + value_dim) * dtype.itemsize
 
 
+UNITS = {"KiB": 2**10, "kB": 10**3, "MiB": 2**20, "MB": 10**6, "GiB or GB": 2**30}
+
+
+def unit(asked: Asked) -> str:
+    """Are these no bytes, but a larger unit, rounded down or not; or no whole numbers?"""
+    for name, size in UNITS.items():
+        if all(int(x.seen) == x.expected // size for x in asked.calls):
+            return f"These are {name}; return bytes."
+    whole = all(x.seen == x.expected for x in asked.calls)
+    return "The numbers are right; whole numbers of Python, int, are asked." if whole else ""
+
+
 def grown(asked: Asked) -> str:
-    """Does the answer grow as it should where one of its arguments doubles?"""
-    sizes = 3, 5, 7, 11, 13, 17
-    twice = [(*sizes[:k], 2 * x, *sizes[k + 1 :], torch.float32) for k, x in enumerate(sizes)]
-    args = (*sizes, torch.float32), *twice, (*sizes, torch.float64)
+    """Does the answer grow as it should where one of its arguments changes?"""
+    sizes, types = (3, 5, 7, 11, 13, 17), TYPES.split()
+    args = [(*sizes, torch.float32)]
+    args += [(*sizes[:k], 2 * x, *sizes[k + 1 :], torch.float32) for k, x in enumerate(sizes)]
+    args += [(*sizes, getattr(torch, x)) for x in types]
     (_, right, seen), *others = asked.again([Case("", x, gradients=False) for x in args])
-    where = *(f"where {x} doubles" for x in asked.arguments[:-1]), "from float32 to float64"
+    where = [f"where {x} doubles" for x in asked.arguments[:-1]]
+    where += [f"where torch.float32 becomes torch.{x}" for x in types]
     wrong = [
         f"{what}, by {found / seen:.3g} instead of {should / right:.3g}"
         for what, (_, should, found) in zip(where, others, strict=True)
-        if abs(found / seen - should / right) > 0.01
+        if not isinstance(found, Raised) and abs(found / seen - should / right) > 0.01
     ]
-    if wrong:
-        return f"The number of bytes is multiplied by other numbers: {'; '.join(wrong)}."
-    whole = all(x.seen == x.expected for x in asked.calls)
-    return "The numbers are right; whole numbers of Python, int, are asked." if whole else ""
+    if not wrong:
+        return ""
+    return f"The number of bytes is multiplied by other numbers: {'; '.join(wrong[:3])}."
 
 
 EXERCISE = Exercise(
     name="kv_bytes",
     judge=Counts(definition, cases),
     right=right,
-    explain=(grown,),
+    explain=(unit, grown),
 )
