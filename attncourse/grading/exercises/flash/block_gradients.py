@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
 
 
 def definition(query, key, value, output, lse, grad_output):
@@ -62,26 +62,10 @@ def right(q, k, v, o, lse, d_o):
     return d_s @ k, d_s.mT @ q, p.mT @ d_o
 
 
-def alone(q, k, v, o, lse, d_o):
-    """Gradients of attention over the block, as if there were no other keys."""
-    scores = q @ k.mT / q.size(-1) ** 0.5
-    p = scores.softmax(-1)
-    return right(q, k, v, p @ v, scores.logsumexp(-1), d_o)
-
-
-WHOLE = "a part of each row is elsewhere"
 EXERCISE = Exercise(
     name="block_gradients",
     judge=Calls(definition, cases, gradients=False),
     right=right,
     axes=("b h n d", "b h m d", "b h m e"),
     results=("dq", "dk", "dv"),
-    ideas=[
-        Mistake("These are the gradients of attention over this block alone, as autograd finds "
-                "them; lse and output know the other keys.", alone),
-        Mistake(f"The weights are a softmax over this block; {WHOLE}: take exp(score - lse).",
-                lambda q, k, v, o, lse, d_o: right(
-                    q, k, v, o, (q @ k.mT / q.size(-1) ** 0.5).logsumexp(-1)
-                    .masked_fill(lse == -math.inf, -math.inf), d_o)),
-    ],
-)  # fmt: skip
+)

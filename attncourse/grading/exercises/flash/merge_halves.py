@@ -4,21 +4,14 @@ import math
 
 import torch
 
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
+from attncourse.grading.exercises.ring import merge_parts
 
 
 def definition(output_a, lse_a, output_b, lse_b):
-    """Row by row: a half counts with the exponential of its lse, and not where it saw nothing."""
-    outputs, sums = torch.zeros_like(output_a), torch.full_like(lse_a, -math.inf)
-    for at in torch.cartesian_prod(*map(torch.arange, lse_a.shape)).tolist():
-        halves = (lse_a[*at], output_a[*at]), (lse_b[*at], output_b[*at])
-        halves = [(lse, out) for lse, out in halves if lse > -math.inf]
-        if halves:
-            highest = max(lse for lse, _ in halves).detach()
-            sizes = [torch.exp(lse - highest) for lse, _ in halves]
-            mixed = sum(x * out for x, (_, out) in zip(sizes, halves, strict=True))
-            outputs[*at], sums[*at] = mixed / sum(sizes), highest + torch.log(sum(sizes))
-    return outputs, sums
+    """The halves as two of any number of parts, which `merge_parts` defines row by row."""
+    outputs, lses = torch.stack([output_a, output_b]), torch.stack([lse_a, lse_b])
+    return merge_parts.definition(outputs, lses)
 
 
 CALLS = (  # special about the call, b h n e, how loud, which halves are empty in some rows
@@ -36,9 +29,7 @@ def cases(seed: int) -> list[Case]:
     """An output of a half that is empty is what the memory held: infinity, or another number."""
     g, found = seeded(seed), []
     for what, (b, h, n, e), loud, empty in CALLS:
-        output_a, lse_a, output_b, lse_b = normal(
-            g, (b, h, n, e), (b, h, n), (b, h, n, e), (b, h, n)
-        )
+        output_a, lse_a, output_b, lse_b = normal(g, *[(b, h, n, e), (b, h, n)] * 2)
         lse_a, lse_b = loud * lse_a, loud * lse_b
         rows = torch.randperm(n, generator=g)
         for name, row in zip("abc", rows.tolist(), strict=False):
@@ -54,18 +45,16 @@ def cases(seed: int) -> list[Case]:
 
 @Dataflow
 def right(output_a, lse_a, output_b, lse_b):
-    kept_a = yield (
-        "the outputs of the first half, 0 where it is empty",
-        output_a.masked_fill((lse_a == -math.inf)[..., None], 0),
-    )
-    kept_b = yield (
-        "the outputs of the second half, 0 where it is empty",
-        output_b.masked_fill((lse_b == -math.inf)[..., None], 0),
-    )
     lse = yield "the lse of both", torch.logaddexp(lse_a, lse_b)
     shift = yield "the lse that are subtracted", lse.masked_fill(lse == -math.inf, 0)
     a = yield "the shares of the first half", torch.exp(lse_a - shift)
     b = yield "the shares of the second half", torch.exp(lse_b - shift)
+    kept_a, kept_b = (
+        output.masked_fill((x == -math.inf)[..., None], 0)
+        for output, x in ((output_a, lse_a), (output_b, lse_b))
+    )
+    kept_a = yield "the outputs of the first half, 0 where it is empty", kept_a
+    kept_b = yield "the outputs of the second half, 0 where it is empty", kept_b
     return a[..., None] * kept_a + b[..., None] * kept_b, lse
 
 
@@ -76,12 +65,4 @@ EXERCISE = Exercise(
     axes=("b h n e", "b h n"),
     results=("the output", "the lse"),
     measures=("gradients",),
-    ideas=[
-        Mistake("The outputs are averaged; each has the share exp(its lse - the lse of both).",
-                lambda o, x, p, y: ((o + p) / 2, torch.logaddexp(x, y))),
-        Mistake("The shares are lse over the sum of both lse; an lse is a logarithm: subtract the "
-                "lse of both, then take exp.",
-                lambda o, x, p, y: ((x[..., None] * o + y[..., None] * p) / (x + y)[..., None],
-                                    torch.logaddexp(x, y))),
-    ],
-)  # fmt: skip
+)

@@ -50,19 +50,15 @@ def cases(seed: int) -> list[Case]:
 
 @Dataflow
 def right(old, total, mixed, scores, v, visible):
-    seen = yield (
-        "the scores, minus infinity where a key is hidden",
-        scores.masked_fill(~visible, -math.inf),
-    )
+    seen = scores.masked_fill(~visible, -math.inf)
+    seen = yield "the scores, minus infinity where a key is hidden", seen
     top = yield "the largest new scores", seen.amax(-1)
     new = yield "the new maxima", torch.maximum(old, top)
     shift = yield "the maxima that are subtracted", new.masked_fill(new == -math.inf, 0)
     weights = yield "the new exponentials", torch.exp(seen - shift[..., None])
     past = yield "the factors exp(old maximum - new maximum)", torch.exp(old - shift)
-    on_sums = yield "the factors on the old sums", past
-    on_mixed = yield "the factors on the old accumulators", past
     fresh = yield "the weighted sums of the new values", weights @ v
-    return new, on_sums * total + weights.sum(-1), on_mixed[..., None] * mixed + fresh
+    return new, past * total + weights.sum(-1), past[..., None] * mixed + fresh
 
 
 EXERCISE = Exercise(
@@ -72,15 +68,7 @@ EXERCISE = Exercise(
     axes=("b h n", "b h n", "b h n e"),
     results=("the maximum", "the sum", "the mixed values"),
     ideas=[
-        right.but("Neither the sum nor the accumulator is rescaled, or the old maximum is "
-                  "overwritten before the factor is taken.",
-                  "the factors exp(old maximum - new maximum)", torch.ones_like),
-        right.but("The factor is upside down; what is old shrinks by exp(old - new maximum).",
-                  "the factors exp(old maximum - new maximum)", torch.reciprocal),
-        right.but("The exponentials of a block are divided by their own sum; that division waits "
-                  "until the end.", "the new exponentials",
-                  lambda x: (x / x.sum(-1, True)).nan_to_num(0.0)),
-        Mistake("The scores are scaled once more; they come scaled.",
-                lambda m, t, o, s, v, seen: right(m, t, o, s / v.size(-1) ** 0.5, v, seen)),
+        Mistake("The mask is read the other way round; True = may attend.",
+                lambda m, t, o, s, v, visible: right(m, t, o, s, v, ~visible)),
     ],
 )  # fmt: skip

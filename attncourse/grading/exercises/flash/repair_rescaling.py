@@ -6,8 +6,8 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Dataflow, Exercise, Mistake
-from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
+from attncourse.grading.exercise import Calls, Dataflow, Exercise, sized_cases
+from attncourse.grading.inputs import alternating, far_below_zero
 
 
 def definition(query, key, value, size):
@@ -49,30 +49,11 @@ def right(q, k, v, size):
         new = yield "the new maxima", torch.maximum(old, top)
         weights = yield "the new exponentials", torch.exp(scores - new[..., None])
         past = yield "the factors exp(old maximum - new maximum)", torch.exp(old - new)
-        on_sums = yield "the factors on the old sums", past
-        on_mixed = yield "the factors on the old accumulators", past
-        total = yield "the sums so far", on_sums * total + weights.sum(-1)
+        total = yield "the sums so far", past * total + weights.sum(-1)
         fresh = yield "the weighted sums of new values", weights @ values
-        mixed = yield "the accumulators so far", on_mixed[..., None] * mixed + fresh
+        mixed = yield "the accumulators so far", past[..., None] * mixed + fresh
         raised = yield "the marks of rows whose maximum grew", new > old
         grown, old = grown + raised, new
-    return mixed / total[..., None], grown
-
-
-FACTORS, NOT_RESCALED = (
-    "the factors on the old accumulators",
-    "The accumulator is still not rescaled",
-)
-
-
-def as_found(q, k, v, size):
-    total, mixed, old, grown = 0.0, 0.0, torch.zeros(q.shape[:3]), torch.zeros(q.shape[:3])
-    for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
-        scores = q @ keys.mT / q.size(-1) ** 0.5
-        new = torch.maximum(old, scores.amax(-1))
-        weights, past = torch.exp(scores - new[..., None]), torch.exp(old - new)
-        total, mixed = past * total + weights.sum(-1), mixed + weights @ values
-        grown, old = grown + (new > old), new
     return mixed / total[..., None], grown
 
 
@@ -85,12 +66,7 @@ EXERCISE = Exercise(
     results=("the output", "the counts"),
     measures=("gradients",),
     ideas=[
-        Mistake("This is the code as found: the accumulator is not rescaled, and the maximum "
-                "starts at 0.", as_found),
-        right.but(f"{NOT_RESCALED}, so it is right only where the largest score comes first.",
-                  FACTORS, torch.ones_like),
-        *(right.but("The maximum starts at a number such as 0 or -1000; scores can be lower. Start "
-                    "at minus infinity.", "the maxima at the start", lambda x, s=s: x.clamp(min=s))
-          for s in (0.0, -100.0, -1e3)),
+        right.but("The maximum starts at 0; all scores may be lower. Start at minus infinity.",
+                  "the maxima at the start", torch.zeros_like),
     ],
 )  # fmt: skip
