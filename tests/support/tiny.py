@@ -9,24 +9,12 @@ from attncourse.grading.judges import Judge
 from attncourse.grading.mistake import Mistake
 
 CARD = Card(
-    title="Tiny",
-    kind="Implement",
-    points=1,
-    difficulty=1,
-    minutes=1,
-    needs="nothing",
+    title="Tiny", kind="Implement", points=1, difficulty=1, minutes=1, needs="nothing",
     hints=("a", "b", "c"),
-)
+)  # fmt: skip
 
 
-def tiny(
-    judge: Judge,
-    right: Any = None,
-    ideas: Sequence[Mistake] = (),
-    answer: str = "answer",
-    **further: Any,
-) -> Exercise:
+def tiny(judge: Judge, right: Any = None, ideas: Sequence[Mistake] = (), **more: Any) -> Exercise:
     """One point for what this judge takes for right."""
-    return Exercise(
-        name="tiny", answer=answer, judge=judge, right=right, ideas=ideas, card=CARD, **further
-    )
+    more = {"answer": "answer"} | more
+    return Exercise(name="tiny", judge=judge, right=right, ideas=ideas, card=CARD, **more)

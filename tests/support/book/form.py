@@ -119,9 +119,8 @@ def size(notebook) -> list[str]:
     words, cells = len(prose(notebook).split()), len(code(notebook))
     found = []
     if not WORDS[0] <= words <= WORDS[1]:
-        found.append(
-            problem(f"{WORDS[0]} to {WORDS[1]} words", f"{words} words", resize(words, WORDS))
-        )
+        wanted = f"{WORDS[0]} to {WORDS[1]} words"
+        found.append(problem(wanted, f"{words} words", resize(words, WORDS)))
     if not CELLS[0] <= cells <= CELLS[1]:
         wanted = f"{CELLS[0]} to {CELLS[1]} code cells"
         found.append(problem(wanted, f"{cells} code cells", resize(cells, CELLS)))
@@ -156,12 +155,9 @@ def no_document_numbers(notebook) -> list[str]:
 def whole_formulas(notebook) -> list[str]:
     """Markdown makes a list of a line that begins with "+ ", in the midst of a formula, too."""
     texts = [SET_APART.sub("", x.source) for x in notebook.cells if x.cell_type == "markdown"]
+    wanted = "no line of a formula that begins like a list"
     return [
-        problem(
-            "no line of a formula that begins like a list",
-            f"'{found[1].strip()}' inside {formula!r}",
-            "join the lines",
-        )
+        problem(wanted, f"'{found[1].strip()}' inside {formula!r}", "join the lines")
         for text in texts
         for paragraph in text.split("\n\n")
         for formula in INLINE.findall(paragraph)
@@ -183,13 +179,6 @@ def explained_terms(notebook) -> list[str]:
 
 
 RULES = (
-    opening,
-    small_cells,
-    predictions,
-    verdicts,
-    size,
-    sections,
-    no_document_numbers,
-    whole_formulas,
-    explained_terms,
-)
+    opening, small_cells, predictions, verdicts, size, sections, no_document_numbers,
+    whole_formulas, explained_terms,
+)  # fmt: skip

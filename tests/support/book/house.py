@@ -11,9 +11,8 @@ HIDDEN = shutil.ignore_patterns(".*", "_build", "build", "__pycache__", "*.egg-i
 def python(house, *command):
     """Run something with the copy in place of the repository."""
     environment = os.environ | {"PYTHONPATH": str(house), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(
-        [sys.executable, *command], cwd=house, env=environment, capture_output=True, text=True
-    )
+    options = {"cwd": house, "env": environment, "capture_output": True, "text": True}
+    return subprocess.run([sys.executable, *command], **options)
 
 
 def contents(house) -> dict[str, str]:

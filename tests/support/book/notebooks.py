@@ -17,12 +17,7 @@ ALL = [*EXECUTED, *STUDENTS]
 
 # Chapters in the form that they had before they were told anew. One that is told anew loses its line here:
 # everything that is not named here, a new chapter too, is held to the rules of `support.book.form`.
-OLDER = (
-    "kv_cache",
-    "multi_query",
-    "grouped_query",
-    "latent",
-)
+OLDER = ("kv_cache", "multi_query", "grouped_query", "latent")
 TAUGHT = [path for path in CHAPTERS if path.stem.partition("_")[2] not in OLDER]
 OLD = [path for path in CHAPTERS if path not in TAUGHT]
 

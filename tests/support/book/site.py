@@ -10,13 +10,7 @@ ROOT = Path(__file__).parents[3]
 HTML = ROOT / "_build" / "html"
 RAW_LIMIT, GZIP_LIMIT = 2_500_000, 900_000
 LOADING_RELS = {
-    "stylesheet",
-    "icon",
-    "shortcut",
-    "preload",
-    "modulepreload",
-    "manifest",
-    "prefetch",
+    *["stylesheet", "icon", "shortcut", "preload", "modulepreload", "manifest", "prefetch"]
 }
 LOADING_TAGS = {"script", "img", "source", "iframe", "embed", "video", "audio", "track"}
 NOT_ICONS = {"fa-solid", "fa-brands", "fa-regular", "fa-lg", "fa-fw"}

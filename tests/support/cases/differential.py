@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from support.cases import Variant, draw, mix, module, some_pairs, variant
-from support.cases.layers import sequences
+from support.cases.layers import attending, heads_of, sequences
 from support.mutants import MUTANTS
 
 START = 0.8 - 0.6 * math.exp(-0.3 * 2)  # lambda_init of layer 2
@@ -56,9 +56,8 @@ def subtracted_masked(p, s):
 
     def what_both_read_is_gone(attend, q, k, v):
         twins = [x[:, ::2].repeat_interleave(2, dim=1) for x in (q, k)]
-        by_torch = F.scaled_dot_product_attention(
-            q[:, ::2], k[:, ::2], v, visible & spec.causal(s.n, s.m)
-        )
+        seen = visible & spec.causal(s.n, s.m)
+        by_torch = F.scaled_dot_product_attention(q[:, ::2], k[:, ::2], v, seen)
         return attend(*twins, v, 0.25, attn_mask=visible, is_causal=True)[0], 0.75 * by_torch
 
     return differential(p, s, what_both_read_is_gone, visible, attn_mask=visible, is_causal=True)
@@ -78,47 +77,29 @@ def differential_layer(p, embed_dim: int, num_heads: int, layer: int = 2, **opti
 def differential_attention_layer(p, s):
     (x,) = sequences(s, (s.n, 2 * s.h * s.d))
     layer = differential_layer(p, 2 * s.h * s.d, s.h)
+    counts = (2 * s.h, 2 * s.h, s.h)
 
     def normed(heads):
         """The norm and all behind it, from the heads as loops or torch made them."""
         small = heads / torch.sqrt(heads.square().mean(-1, keepdim=True) + 1e-5)
         return layer.out_proj(spec.merge_heads((1 - START) * small * layer.norm.weight))
 
-    def projected(x):
-        sizes = {"q": 2 * s.h, "k": 2 * s.h, "v": s.h}
-        return [spec.split_heads(getattr(layer, f"{a}_proj")(x), h) for a, h in sizes.items()]
-
     def lam():
-        one, two = (
-            sum(getattr(layer, f"lambda_q{i}") * getattr(layer, f"lambda_k{i}")) for i in (1, 2)
-        )
+        one, two = (layer.lambda_q1 @ layer.lambda_k1, layer.lambda_q2 @ layer.lambda_k2)
         return torch.exp(one) - torch.exp(two) + START
 
-    def by_loops(x):
-        heads, weights = spec.differential_attention(*projected(x), lam(), is_causal=True)
-        return normed(heads), weights
+    def by_loops(q, k, v):
+        return spec.differential_attention(q, k, v, lam(), is_causal=True)
 
-    def by_torch():
-        q, k, v = projected(x)
-        first, second = (
-            F.scaled_dot_product_attention(q[:, i::2], k[:, i::2], v, is_causal=True)
-            for i in (0, 1)
-        )
-        return layer(x, is_causal=True), normed(first - lam() * second)
+    def by_torch(layer, x):
+        names = ("q_proj", "k_proj", "v_proj")
+        q, k, v = (heads_of(layer, x, name, h) for name, h in zip(names, counts, strict=True))
+        causal = partial(F.scaled_dot_product_attention, is_causal=True)
+        one, two = (causal(q[:, i::2], k[:, i::2], v) for i in (0, 1))
+        return layer(x, is_causal=True), normed(one - lam() * two)
 
-    return Variant(
-        inputs=(x,),
-        run=partial(layer, is_causal=True),
-        stored=partial(layer, is_causal=True, need_weights=True),
-        spec=by_loops,
-        remake=lambda weights, x: normed(mix(weights, None, None, projected(x)[2])),
-        limit=by_torch,
-        masked=lambda mask, x: layer(x, attn_mask=mask, is_causal=True, need_weights=True),
-        layer=layer,
-        is_causal=True,
-        fused=True,
-        leaves_rest=True,
-    )
+    more = {"fixed": {"is_causal": True}, "fused": True, "leaves_rest": True}
+    return attending(layer, x, by_torch, by_loops, counts, normed, **more)
 
 
 MUTANTS += [

@@ -7,14 +7,11 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from support.cases import Variant, draw, mix, module, qkv, some_pairs, variant
-from support.cases.layers import sequences
-from support.cases.shared import heads_of
+from support.cases.layers import attending, heads_of, sequences
 from support.mutants import MUTANTS
 
-BUCKETS = {
-    "buckets": 4,
-    "furthest": 5,
-}  # some distances have a bucket of their own, some share, some lie beyond
+# Some distances have a bucket of their own, some share, some lie beyond.
+BUCKETS = {"buckets": 4, "furthest": 5}
 LAYER = {"n": 5, "m": 5, "d": 4}
 
 
@@ -83,37 +80,11 @@ def position_to_content(p, s):
     return disentangled(p, s, ("pos_query",), row_of_zeros, buckets=BUCKETS, **options)
 
 
-def layered(s, layer, x, by_loops, limit, **fixed):
-    """A variant of a layer; ``by_loops`` attends with the heads' queries, keys and values."""
-
-    def loops(x):
-        q, k, v = (heads_of(layer, x, f"{name}_proj", s.h) for name in "qkv")
-        heads, weights = by_loops(q, k, v)
-        return layer.out_proj(spec.merge_heads(heads)), weights
-
-    def remake(weights, x):
-        v = heads_of(layer, x, "v_proj", s.h)
-        return layer.out_proj((weights @ v).transpose(1, 2).flatten(2))
-
-    return Variant(
-        inputs=(x,),
-        run=partial(layer, **fixed),
-        stored=partial(layer, need_weights=True, **fixed),
-        spec=loops,
-        remake=remake,
-        limit=limit,
-        masked=lambda mask, x: layer(x, attn_mask=mask, need_weights=True, **fixed),
-        layer=layer,
-        is_causal=fixed.get("is_causal", False),
-    )
-
-
 def deberta(p, s, limit, span=3, is_causal=False, buckets=None, **options):
     """A variant of `DisentangledAttention`."""
     torch.manual_seed(0)
-    layer = (
-        module(p, "disentangled").DisentangledAttention(s.h * s.d, s.h, span, **options).double()
-    )
+    make = module(p, "disentangled").DisentangledAttention
+    layer = make(s.h * s.d, s.h, span, **options).double()
     shared = options.get("share_proj", False)
 
     def table(name):
@@ -121,16 +92,15 @@ def deberta(p, s, limit, span=3, is_causal=False, buckets=None, **options):
         return own(layer.positions).unflatten(-1, (s.h, s.d)).transpose(0, 1)
 
     def by_loops(q, k, v):
-        tables = [
-            table(x) if t in layer.terms else None for t, x in (("c2p", "key"), ("p2c", "query"))
-        ]
+        named = {"c2p": "key", "p2c": "query"}
+        tables = [table(x) if term in layer.terms else None for term, x in named.items()]
         fixed = {name: x for name, x in options.items() if name in ("content", "p2c")}
         bucket = partial(spec.log_bucket, **buckets) if buckets else None
         fixed |= {"bucket": bucket, "is_causal": is_causal}
         return spec.disentangled_attention(q, k, v, *tables, **fixed)
 
-    (x,) = sequences(s, (s.n, s.h * s.d))
-    return layered(s, layer, x, by_loops, lambda: limit(layer, x), is_causal=is_causal)
+    (x,) = sequences(s)
+    return attending(layer, x, limit, by_loops, fixed={"is_causal": is_causal})
 
 
 @variant("DisentangledAttention, causal", **LAYER)
@@ -161,7 +131,7 @@ def deberta_shared(p, s):
 
 @variant("DocumentBiasAttention", **LAYER)
 def document_bias(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     (table, alpha, beta) = draw((5,), (s.h,), (s.h,))
     torch.manual_seed(0)
     layer = module(p, "document_bias").DocumentBiasAttention(s.h * s.d, s.h, 2).double()
@@ -169,16 +139,13 @@ def document_bias(p, s):
     plain.load_state_dict(layer.state_dict(), strict=False)
     as_it_starts = layer(x).detach(), plain(x).detach()
     with torch.no_grad():
-        for parameter, drawn in zip(
-            (layer.table, layer.alpha, layer.beta), (table, alpha, beta), strict=True
-        ):
-            parameter.copy_(drawn)
+        layer.table.copy_(table), layer.alpha.copy_(alpha), layer.beta.copy_(beta)
 
     def by_loops(q, k, v):
         moved = spec.document_bias(layer.table, layer.alpha, layer.beta)
         return spec.scaled_dot_product_attention(q, k, v, is_causal=True, score_mod=moved)
 
-    return layered(s, layer, x, by_loops, lambda: as_it_starts, is_causal=True)
+    return attending(layer, x, lambda *_: as_it_starts, by_loops, fixed={"is_causal": True})
 
 
 MUTANTS += [

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from support.cases import Variant, mix, module, qkv, some_pairs, variant
+from support.cases.attention import as_many, flex_masked, mean, nothing_hidden
 from support.cases.oracles import flex
 
 
@@ -24,7 +25,7 @@ def flash(p):
     return attend
 
 
-def flashed(p, s, *more, visible=None, fixed, theirs, limit, **oracles):
+def flashed(p, s, *more, visible=None, fixed=None, theirs, limit, **oracles):
     """A variant of `flash_attention`.
 
     Args:
@@ -34,7 +35,7 @@ def flashed(p, s, *more, visible=None, fixed, theirs, limit, **oracles):
         theirs: torch's function with the same meaning.
     """
     q, k, v = qkv(s)
-    run = partial(flash(p), **fixed)
+    run = partial(flash(p), **fixed or {})
 
     def by_loops(query, key, value, mask=visible):
         k, v = (x.repeat_interleave(s.h // s.g, dim=1) for x in (key, value))
@@ -54,79 +55,48 @@ def flashed(p, s, *more, visible=None, fixed, theirs, limit, **oracles):
 
 @variant("flash_attention")
 def plain(p, s):
-    return flashed(
-        p,
-        s,
-        fixed={},
-        theirs=F.scaled_dot_product_attention,
-        flex=flex,
-        limit=lambda run, q, k, v: (
-            run(q, k, v, scale=0.0),
-            v.mean(-2, keepdim=True).expand(s.b, s.h, s.n, s.e),
-        ),
-    )
+    return flashed(p, s, limit=mean(s), theirs=F.scaled_dot_product_attention, flex=flex)
 
 
 @variant("flash_attention, causal")
 def causal(p, s):
+    def behind_all_keys(run, q, k, v):
+        return run(q, k, v, offset=s.m), F.scaled_dot_product_attention(q, k, v)
+
     return flashed(
-        p,
-        s,
-        visible=spec.causal(s.n, s.m),
-        fixed={"is_causal": True},
+        p, s, visible=spec.causal(s.n, s.m), fixed={"is_causal": True}, limit=behind_all_keys,
         theirs=partial(F.scaled_dot_product_attention, is_causal=True),
-        flex=partial(flex, mask_mod=p.masks.causal),
-        is_causal=True,
-        limit=lambda run, q, k, v: (
-            run(q, k, v, offset=s.m),
-            F.scaled_dot_product_attention(q, k, v),
-        ),
-    )
+        flex=partial(flex, mask_mod=p.masks.causal), is_causal=True,
+    )  # fmt: skip
 
 
 @variant("flash_attention, causal, ends aligned")
 def aligned(p, s):
     ends = s.m - s.n
     visible = spec.causal(s.n, s.m, ends)
+
+    def last_reads_everything(run, q, k, v):
+        return run(q, k, v)[:, :, -1:], F.scaled_dot_product_attention(q[:, :, -1:], k, v)
+
     return flashed(
-        p,
-        s,
-        visible=visible,
-        fixed={"is_causal": True, "offset": ends},
+        p, s, visible=visible, fixed={"is_causal": True, "offset": ends},
+        limit=last_reads_everything,
         theirs=lambda q, k, v: F.scaled_dot_product_attention(q, k, v, visible),
         flex=partial(flex, mask_mod=p.masks.causal_at(ends)),
-        # The last query reads everything.
-        limit=lambda run, q, k, v: (
-            run(q, k, v)[:, :, -1:],
-            F.scaled_dot_product_attention(q[:, :, -1:], k, v),
-        ),
-    )
+    )  # fmt: skip
 
 
 @variant("flash_attention, bool mask")
 def bool_mask(p, s):
     visible = some_pairs(s.b, 1, s.n, s.m)
     return flashed(
-        p,
-        s,
-        visible,
-        fixed={},
+        p, s, visible, limit=nothing_hidden(torch.ones_like(visible)), flex=flex_masked,
         theirs=F.scaled_dot_product_attention,
-        flex=lambda q, k, v, mask: flex(q, k, v, mask_mod=lambda b, h, i, j: mask[b, 0, i, j]),
-        limit=lambda run, q, k, v: (run(q, k, v, torch.ones_like(visible)), run(q, k, v)),
-    )
+    )  # fmt: skip
 
 
 @variant("flash_attention, enable_gqa", b=5, h=6, g=2, n=7, m=3)
 def grouped(p, s):
-    return flashed(
-        p,
-        s,
-        fixed={"enable_gqa": True},
-        theirs=partial(F.scaled_dot_product_attention, enable_gqa=True),
-        flex=partial(flex, enable_gqa=True),
-        limit=lambda run, q, k, v: (
-            run(q[:, : s.g], k, v),
-            F.scaled_dot_product_attention(q[:, : s.g], k, v),
-        ),
-    )
+    gqa = {"enable_gqa": True}
+    by_torch = partial(F.scaled_dot_product_attention, **gqa)
+    return flashed(p, s, fixed=gqa, theirs=by_torch, flex=partial(flex, **gqa), limit=as_many(s))

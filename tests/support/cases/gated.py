@@ -7,8 +7,7 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from support.cases import Variant, draw, mix, module, variant
-from support.cases.layers import sequences
-from support.cases.shared import heads_of
+from support.cases.layers import attending, heads_of, sequences
 from support.mutants import MUTANTS
 
 
@@ -20,9 +19,8 @@ def by_tokens(q, k, v, g, beta=None, scale=None):
 
 def sequence(s, decays=()):
     """Queries, keys, values and log-decays of one sequence."""
-    q, k, v, g = draw(
-        (s.b, s.h, s.n, s.d), (s.b, s.h, s.n, s.d), (s.b, s.h, s.n, s.e), (s.b, s.h, s.n, *decays)
-    )
+    widths = ((s.d,), (s.d,), (s.e,), decays)
+    q, k, v, g = draw(*[(s.b, s.h, s.n, *width) for width in widths])
     return q, F.normalize(k, dim=-1), v, -g.abs()
 
 
@@ -118,7 +116,7 @@ def channel_delta(p, s):
 
 def layered(p, s, layer, gates, simpler):
     """A layer; ``gates`` gives log-decay and beta from its input, ``simpler`` what it must equal."""
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     layer = layer.double()
 
     def projected(x, unit):
@@ -134,18 +132,9 @@ def layered(p, s, layer, gates, simpler):
         out, weights = by_tokens(*projected(x, beta is not None), g, beta)
         return behind(out), weights
 
-    return Variant(
-        inputs=(x,),
-        run=layer,
-        stored=partial(layer, need_weights=True),
-        spec=by_loops,
-        remake=lambda weights, x: behind(weights @ heads_of(layer, x, "v_proj", s.h)),
-        limit=lambda: simpler(layer, x, projected, behind),
-        layer=layer,
-        is_causal=True,
-        any_sum=True,
-        fused=True,
-    )
+    more = {"spec": by_loops, "masked": None, "is_causal": True, "any_sum": True, "fused": True}
+    limit = lambda layer, x: simpler(layer, x, projected, behind)  # noqa: E731
+    return attending(layer, x, limit, heads=(s.h,) * 3, joined=behind, **more)
 
 
 def per_head(x, proj, heads):

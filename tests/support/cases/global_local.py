@@ -9,9 +9,8 @@ import torch.nn.functional as F
 from attncourse import spec
 from attncourse.spec import scaled_dot_product_attention
 from support.cases import Variant, draw, mix, module, variant
-from support.cases.layers import layered
+from support.cases.layers import attending, heads_of, layered
 from support.cases.oracles import flex
-from support.cases.shared import heads_of
 from support.mutants import MUTANTS
 
 WINDOW = (2, 1)
@@ -31,16 +30,13 @@ def longformer(p, s):
     q, k, v = draw((s.b, s.h, s.n, s.d), (s.b, s.h, s.n, s.d), (s.b, s.h, s.n, s.e))
     is_global = some_global(s.b, s.n)
     rule = p.masks.any_of(p.masks.sliding_window(*WINDOW), p.masks.global_tokens(is_global))
-    visible = p.masks.dense(rule, s.b, 1, s.n, s.n)
+    visible, everybody = p.masks.dense(rule, s.b, 1, s.n, s.n), torch.ones_like(is_global)
     return Variant(
         inputs=(q, k, v),
         run=lambda q, k, v: attend(q, k, v, is_global, WINDOW),
         spec=lambda q, k, v: spec.longformer_attention(q, k, v, is_global, *WINDOW),
         remake=mix,
-        limit=lambda: (
-            attend(q, k, v, torch.ones_like(is_global), WINDOW),
-            F.scaled_dot_product_attention(q, k, v),
-        ),
+        limit=lambda: (attend(q, k, v, everybody, WINDOW), F.scaled_dot_product_attention(q, k, v)),
         torch=lambda q, k, v: F.scaled_dot_product_attention(q, k, v, visible),
         flex=partial(flex, mask_mod=rule),
         fused=True,
@@ -85,25 +81,18 @@ def longformer_layer(p, s):
         mixed = torch.where(is_global[:, None, :, None], weights @ own, weights @ v)
         return layer.out_proj(mixed.transpose(1, 2).flatten(2))
 
-    def limit():  # a window as wide as the sequence
+    def limit(layer, x):  # a window as wide as the sequence
         wide = p.layers.SelfAttention(s.h * s.d, s.h).double()
         wide.load_state_dict(layer.state_dict(), strict=False)
         whole = module(p, "longformer").LongformerAttention(s.h * s.d, s.h, 2 * s.n).double()
         whole.load_state_dict(layer.state_dict())
         return whole(x, torch.zeros_like(is_global)), wide(x)
 
-    return Variant(
-        inputs=(x,),
-        run=lambda x: layer(x, is_global),
-        stored=lambda x: layer(x, is_global, need_weights=True),
-        spec=lambda x: spec.longformer_layer(
-            x, dict(layer.named_parameters()), s.h, is_global, *WINDOW
-        ),
-        remake=remake,
-        limit=limit,
-        layer=layer,
-        fused=True,
-    )
+    def by_loops(x):
+        return spec.longformer_layer(x, dict(layer.named_parameters()), s.h, is_global, *WINDOW)
+
+    more = {"spec": by_loops, "remake": remake, "masked": None, "fused": True}
+    return attending(layer, x, limit, fixed={"is_global": is_global}, **more)
 
 
 @variant("bigbird_attention", h=2, n=14)

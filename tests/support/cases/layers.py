@@ -1,11 +1,13 @@
 """The layers among the variants; `cases` holds the functions and says what a variant is."""
 
 from dataclasses import replace
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, draw, some_pairs, variant
+from support.cases import Variant, draw, mix, some_pairs, variant
 from support.cases.oracles import remake_by_loops, torch_layer
 
 
@@ -51,14 +53,55 @@ def layered(s, layer, inputs, limit, visible=None, **fixed):
     )
 
 
+def heads_of(layer, x, name: str, count: int):
+    """A projection of the layer cut into heads, with torch's operations only."""
+    proj = getattr(layer, name)
+    return F.linear(x, proj.weight, proj.bias).unflatten(-1, (count, -1)).transpose(1, 2)
+
+
+def attending(layer, x, limit, by_loops=None, heads=(), joined=None, fixed=None, **own):
+    """A variant of a layer that attends in its own way, over one sequence.
+
+    Args:
+        limit: given the layer and its input, returns two tensors that must be equal.
+        by_loops: heads and weights, from queries, keys and values.
+        heads: how many of each; of many or few, as the layer says.
+        joined: what the layer makes of its heads; its last projection, if nothing else.
+        fixed: options of every call.
+        own: fields of the variant that are otherwise.
+    """
+    joined = joined or (lambda heads: layer.out_proj(spec.merge_heads(heads)))
+    fixed = fixed or {}
+
+    def projected(x):
+        counts = heads or (layer.num_heads, layer.num_kv_heads, layer.num_kv_heads)
+        names = ("q_proj", "k_proj", "v_proj")
+        return [heads_of(layer, x, name, h) for name, h in zip(names, counts, strict=True)]
+
+    def loops(x):
+        heads, weights = by_loops(*projected(x))
+        return joined(heads), weights
+
+    usual = {
+        "run": partial(layer, **fixed),
+        "stored": partial(layer, need_weights=True, **fixed),
+        "spec": loops,
+        "remake": lambda weights, x: joined(mix(weights, None, None, projected(x)[2])),
+        "masked": lambda mask, x: layer(x, attn_mask=mask, need_weights=True, **fixed),
+        "is_causal": fixed.get("is_causal", False),
+    }
+    return Variant(inputs=(x,), limit=lambda: limit(layer, x), layer=layer, **usual | own)
+
+
 def sequences(s, *lengths_and_widths):
-    """Inputs (b, length, width)."""
-    return draw(*[(s.b, length, width) for length, width in lengths_and_widths])
+    """Inputs (b, length, width); one as wide as the heads where nothing is said."""
+    sizes = lengths_and_widths or [(s.n, s.h * s.d)]
+    return draw(*[(s.b, length, width) for length, width in sizes])
 
 
 @variant("MultiHeadAttention, self", m=5)
 def layer_self(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
 
     def one_head_without_projections(_, __):
         layer = p.layers.MultiHeadAttention(s.h * s.d, 1, bias=False).double().eval()
@@ -72,12 +115,10 @@ def layer_self(p, s):
 
 @variant("MultiHeadAttention, cross")
 def layer_cross(p, s):
-    inputs = sequences(s, (s.n, s.h * s.d), (s.m, s.h * s.d))
+    x, memory = sequences(s, (s.n, s.h * s.d), (s.m, s.h * s.d))
     layer = p.layers.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5)
     # Whoever asks himself is in self-attention.
-    return layered(
-        s, layer, inputs, lambda layer, _: (layer(inputs[0], inputs[0]), layer(inputs[0]))
-    )
+    return layered(s, layer, [x, memory], lambda layer, _: (layer(x, x), layer(x)))
 
 
 @variant("MultiHeadAttention, causal")
@@ -103,9 +144,8 @@ def layer_masked(p, s):
     layer = p.layers.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5)
     options = {"is_causal": True, "attn_mask": mask}
     visible = mask & spec.causal(s.n, s.m)
-    return replace(
-        layered(s, layer, inputs, everything_visible, visible, **options), is_causal=True
-    )
+    masked = layered(s, layer, inputs, everything_visible, visible, **options)
+    return replace(masked, is_causal=True)
 
 
 @variant("MultiHeadAttention, kdim and vdim")
@@ -127,7 +167,7 @@ def layer_widths(p, s):
 
 @variant("MultiHeadAttention, bias=False", m=5)
 def layer_no_bias(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
 
     def biases_of_zero(layer, out):
         biased = p.layers.MultiHeadAttention(s.h * s.d, s.h, init="xavier").double()
@@ -151,14 +191,14 @@ def same_as(p, s, options, *inputs):
 
 @variant("SelfAttention", m=5)
 def self_attention(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     layer = p.layers.SelfAttention(s.h * s.d, s.h, dropout=0.5)
     return layered(s, layer, [x], same_as(p, s, {}, x))
 
 
 @variant("CausalSelfAttention", m=5)
 def causal_self_attention(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     layer = p.layers.CausalSelfAttention(s.h * s.d, s.h, dropout=0.5)
     limit = same_as(p, s, {"is_causal": True}, x)
     return replace(layered(s, layer, [x], limit, spec.causal(s.n, s.n)), is_causal=True)

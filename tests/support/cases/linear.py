@@ -6,8 +6,7 @@ import torch
 
 from attncourse import spec
 from support.cases import Variant, mix, module, qkv, variant
-from support.cases.layers import sequences
-from support.cases.shared import heads_of
+from support.cases.layers import attending, sequences
 from support.mutants import MUTANTS
 
 
@@ -37,9 +36,8 @@ def linear_variant(p, s, limit, **options):
 @variant("linear_attention", h=6, g=2)
 def both_ways(p, s):
     def mean(run, q, k, v):  # all features equal
-        return run(q, k, v, feature_map=torch.ones_like), v.mean(2, keepdim=True).repeat_interleave(
-            s.h // s.g, 1
-        ).expand(s.b, s.h, s.n, s.e)
+        read = v.mean(2, keepdim=True).repeat_interleave(s.h // s.g, 1)
+        return run(q, k, v, feature_map=torch.ones_like), read.expand(s.b, s.h, s.n, s.e)
 
     return linear_variant(p, s, mean)
 
@@ -47,9 +45,8 @@ def both_ways(p, s):
 @variant("linear_attention, causal", n=7, m=7)
 def causal(p, s):
     def running_mean(run, q, k, v):
-        return run(q, k, v, feature_map=torch.ones_like), v.cumsum(2) / torch.arange(
-            1, s.n + 1
-        ).view(-1, 1)
+        read = v.cumsum(2) / torch.arange(1, s.n + 1).view(-1, 1)
+        return run(q, k, v, feature_map=torch.ones_like), read
 
     return linear_variant(p, s, running_mean, is_causal=True)
 
@@ -65,27 +62,12 @@ def products(p, s):
 
 @variant("LinearAttention, causal", h=6, g=2, n=5, m=5, d=4)
 def layer(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     torch.manual_seed(0)
-    layer = module(p, "linear").LinearAttention(s.h * s.d, s.h, chunk=2, num_kv_heads=s.g)
-    layer = layer.double()
+    make = partial(module(p, "linear").LinearAttention, s.h * s.d, s.h, num_kv_heads=s.g)
 
-    def by_loops(x):
-        q, k, v = (
-            heads_of(layer, x, f"{a}_proj", c) for a, c in (("q", s.h), ("k", s.g), ("v", s.g))
-        )
-        heads, weights = spec.linear_attention(q, k, v, is_causal=True)
-        return layer.out_proj(spec.merge_heads(heads)), weights
-
-    def remake(weights, x):
-        v = heads_of(layer, x, "v_proj", s.g)
-        return layer.out_proj(mix(weights, None, None, v).transpose(1, 2).flatten(2))
-
-    def equal_features():
-        flat = module(p, "linear").LinearAttention(
-            s.h * s.d, s.h, torch.ones_like, num_kv_heads=s.g
-        )
-        flat = flat.double()
+    def equal_features(layer, x):
+        flat = make(torch.ones_like).double()
         flat.load_state_dict(layer.state_dict())
         general = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g).double()
         general.load_state_dict(layer.state_dict())
@@ -93,17 +75,10 @@ def layer(p, s):
             general.k_proj.weight.zero_()  # every score alike
         return flat(x, is_causal=True), general(x, is_causal=True)
 
-    return Variant(
-        inputs=(x,),
-        run=partial(layer, is_causal=True),
-        stored=partial(layer, is_causal=True, need_weights=True),
-        spec=by_loops,
-        remake=remake,
-        limit=equal_features,
-        layer=layer,
-        is_causal=True,
-        fused=True,
-    )
+    causal = {"is_causal": True}
+    by_loops = partial(spec.linear_attention, **causal)
+    more = {"fixed": causal, "masked": None, "fused": True}
+    return attending(make(chunk=2).double(), x, equal_features, by_loops, **more)
 
 
 MUTANTS += [

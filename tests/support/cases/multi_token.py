@@ -1,15 +1,13 @@
 """Attention whose scores hear of their neighbours, and of other heads, among the variants."""
 
 import math
-from functools import partial
 
 import torch
 import torch.nn.functional as F
 
 from attncourse import spec
 from support.cases import Variant, draw, mix, module, qkv, some_pairs, variant
-from support.cases.layers import sequences
-from support.cases.shared import heads_of
+from support.cases.layers import attending, sequences
 from support.mutants import MUTANTS
 
 SMALL = {"n": 5, "m": 5, "d": 4, "e": 3}
@@ -32,9 +30,8 @@ def multi_token(p, s, parts, limit, visible=None, **options):
         return attend(q, k, v, **dict(zip(names, given, strict=True)), **options | more)
 
     def by_loops(q, k, v, *given):
-        return spec.multi_token_attention(
-            q, k, v, **dict(zip(names, given, strict=True)), visible=visible
-        )
+        named = dict(zip(names, given, strict=True))
+        return spec.multi_token_attention(q, k, v, **named, visible=visible)
 
     return Variant(
         inputs=(q, k, v, *parts.values()),
@@ -104,35 +101,19 @@ def layer_of(p, s, **options):
 
 def layered(p, s, limit, normed=None, **options):
     """A variant of `MultiTokenAttention`; ``normed(layer, heads)`` is what its norm should make of the heads."""
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     layer = layer_of(p, s, **options)
 
     def joined(heads):
         heads = heads if normed is None else normed(layer, heads)
         return layer.out_proj(spec.merge_heads(heads))
 
-    def by_loops(x):
-        q, k, v = (
-            heads_of(layer, x, f"{a}_proj", c) for a, c in (("q", s.h), ("k", s.g), ("v", s.g))
-        )
+    def by_loops(q, k, v):
         parts = (layer.kernel, layer.kernel_after, layer.mix, layer.mix_after)
-        heads, weights = spec.multi_token_attention(q, k, v, *parts)
-        return joined(heads), weights
+        return spec.multi_token_attention(q, k, v, *parts)
 
-    return Variant(
-        inputs=(x,),
-        run=layer,
-        stored=partial(layer, need_weights=True),
-        spec=by_loops,
-        remake=lambda weights, x: joined(
-            mix(weights, None, None, heads_of(layer, x, "v_proj", s.g))
-        ),
-        limit=lambda: limit(layer, x),
-        layer=layer,
-        is_causal=True,
-        any_sum=True,
-        more_rows=1,
-    )
+    more = {"masked": None, "is_causal": True, "any_sum": True, "more_rows": 1}
+    return attending(layer, x, limit, by_loops, joined=joined, **more)
 
 
 @variant("MultiTokenAttention", h=4, g=2, n=5, d=4)

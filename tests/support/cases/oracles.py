@@ -16,9 +16,8 @@ def flex(query, key, value, *, mask_mod=None, score_mod=None, **options) -> Tens
     if mask_mod is not None:
         # It counts arguments; the run-time check of shapes, attached under test only, hides them.
         size = (*query.shape[:3], key.size(2))
-        options["block_mask"] = flex_module.create_block_mask(
-            inspect.unwrap(mask_mod), *size, device="cpu"
-        )
+        rule = inspect.unwrap(mask_mod)
+        options["block_mask"] = flex_module.create_block_mask(rule, *size, device="cpu")
     with mock.patch.object(flex_module, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True):
         return flex_module.flex_attention(query, key, value, score_mod=score_mod, **options)
 
@@ -26,15 +25,9 @@ def flex(query, key, value, *, mask_mod=None, score_mod=None, **options) -> Tens
 def torch_layer(layer, num_heads: int, query, key, value, attn_mask=None) -> Tensor:
     """Output of nn.MultiheadAttention with the weights of our layer copied into it."""
     bias = layer.q_proj.bias is not None
-    theirs = nn.MultiheadAttention(
-        query.size(-1),
-        num_heads,
-        bias=bias,
-        batch_first=True,
-        kdim=key.size(-1),
-        vdim=value.size(-1),
-        dtype=query.dtype,
-    )
+    widths = {"kdim": key.size(-1), "vdim": value.size(-1)}
+    options = {"bias": bias, "batch_first": True, "dtype": query.dtype, **widths}
+    theirs = nn.MultiheadAttention(query.size(-1), num_heads, **options)
     ours = [layer.q_proj, layer.k_proj, layer.v_proj]
     matrices = [projection.weight for projection in ours]
     copied = {"out_proj.weight": layer.out_proj.weight}

@@ -8,16 +8,8 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from support.cases import Variant, mix, module, qkv, variant
-from support.cases.layers import sequences
+from support.cases.layers import attending, heads_of, sequences
 from support.cases.oracles import flex
-
-
-def heads_of(layer, x, name: str, count: int):
-    """A projection of the layer cut into heads, with torch's operations only."""
-    projection = getattr(layer, name)
-    return (
-        F.linear(x, projection.weight, projection.bias).unflatten(-1, (count, -1)).transpose(1, 2)
-    )
 
 
 def grouped(s, layer, x, limit, *, is_causal=False, positions=None):
@@ -33,34 +25,18 @@ def grouped(s, layer, x, limit, *, is_causal=False, positions=None):
         return spec.multi_head_attention(x, x, x, parameters, s.h, **options)
 
     def by_torch(x):
-        q, k, v = (
-            heads_of(layer, x, f"{n}_proj", c) for n, c in (("q", s.h), ("k", s.g), ("v", s.g))
-        )
+        counts = {"q": s.h, "k": s.g, "v": s.g}
+        q, k, v = (heads_of(layer, x, f"{name}_proj", count) for name, count in counts.items())
         output = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, enable_gqa=True)
         return layer.out_proj(output.transpose(1, 2).flatten(2))
-
-    def remake(weights, x):
-        v = heads_of(layer, x, "v_proj", s.g)
-        return layer.out_proj(mix(weights, None, None, v).transpose(1, 2).flatten(2))
 
     def dropped(x):
         layer.train()
         return layer(x, need_weights=True, **fixed)
 
-    return Variant(
-        inputs=(x,),
-        run=partial(layer, **fixed),
-        stored=partial(layer, need_weights=True, **fixed),
-        spec=by_loops,
-        remake=remake,
-        limit=lambda: limit(layer, layer(x, **fixed)),
-        masked=lambda mask, x: layer(x, attn_mask=mask, need_weights=True, **fixed),
-        dropped=dropped,
-        torch=by_torch if positions is None else None,
-        layer=layer,
-        is_causal=is_causal,
-        fused=True,
-    )
+    more = {"spec": by_loops, "dropped": dropped, "fixed": fixed, "fused": True}
+    oracle = by_torch if positions is None else None
+    return attending(layer, x, lambda *_: limit(layer, layer(x, **fixed)), torch=oracle, **more)
 
 
 def with_copied_heads(p, s, x, **options):
@@ -70,9 +46,8 @@ def with_copied_heads(p, s, x, **options):
         general = p.layers.MultiHeadAttention(s.h * s.d, s.h).double()
         state = layer.state_dict()
         for name in [name for name in state if name.startswith(("k_proj", "v_proj"))]:
-            state[name] = (
-                state[name].unflatten(0, (s.g, s.d)).repeat_interleave(s.h // s.g, 0).flatten(0, 1)
-            )
+            heads = state[name].unflatten(0, (s.g, s.d)).repeat_interleave(s.h // s.g, 0)
+            state[name] = heads.flatten(0, 1)
         general.load_state_dict(state)
         return general(x, **options), out
 
@@ -81,28 +56,28 @@ def with_copied_heads(p, s, x, **options):
 
 @variant("GroupedQueryAttention", h=6, g=2, m=5, d=4)
 def grouped_query(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     layer = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
     return grouped(s, layer, x, with_copied_heads(p, s, x))
 
 
 @variant("GroupedQueryAttention, causal", h=6, g=3, m=5, d=4)
 def grouped_query_causal(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     layer = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
     return grouped(s, layer, x, with_copied_heads(p, s, x, is_causal=True), is_causal=True)
 
 
 @variant("MultiQueryAttention, causal", g=1, m=5, d=4)
 def multi_query(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     layer = p.layers.MultiQueryAttention(s.h * s.d, s.h, dropout=0.5)
     return grouped(s, layer, x, with_copied_heads(p, s, x, is_causal=True), is_causal=True)
 
 
 @variant("MultiHeadAttention, rotary", h=6, g=2, m=5, d=4)
 def rotary(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     layer = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
 
     def moved_together(layer, out):  # only distances count
@@ -123,19 +98,14 @@ def latent(p, s, absorbed: bool):
     def values(x):
         return heads_of(layer, layer.latent_norm(layer.latent_proj(x)), "v_proj", s.h)
 
-    def other_form():
+    def other_form(layer, x):
         return layer(x, absorbed=not absorbed), layer(x, absorbed=absorbed)
 
-    return Variant(
-        inputs=(x,),
-        run=partial(layer, absorbed=absorbed),
-        stored=partial(layer, absorbed=absorbed, need_weights=True),
+    return attending(
+        layer, x, other_form, fixed={"absorbed": absorbed}, masked=None, is_causal=True,
         spec=lambda x: spec.latent_attention(x, dict(layer.named_parameters()), s.h),
         remake=lambda w, x: layer.out_proj((w @ values(x)).transpose(1, 2).flatten(2)),
-        limit=other_form,
-        layer=layer,
-        is_causal=True,
-    )
+    )  # fmt: skip
 
 
 @variant("LatentAttention", m=5)
@@ -153,9 +123,6 @@ def cached(p, s):
     q, k, v = qkv(s)
     ends = spec.causal(s.n, s.m, s.m - s.n)
 
-    def by_torch(q, k, v):
-        return F.scaled_dot_product_attention(q, k, v, ends, enable_gqa=True)
-
     return Variant(
         inputs=(q, k, v),
         run=p.cache.cached_attention,
@@ -166,7 +133,7 @@ def cached(p, s):
             p.cache.cached_attention(q[:, :, -1:], k, v),
             F.scaled_dot_product_attention(q[:, :, -1:], k, v, enable_gqa=True),
         ),
-        torch=by_torch,
+        torch=lambda q, k, v: F.scaled_dot_product_attention(q, k, v, ends, enable_gqa=True),
         flex=partial(flex, mask_mod=p.masks.causal_at(s.m - s.n), enable_gqa=True),
         fused=True,
     )

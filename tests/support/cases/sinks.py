@@ -1,15 +1,13 @@
 """Attention with sinks, kept in a cache or learned, and attention behind a gate, among the variants."""
 
 from dataclasses import replace
-from functools import partial
 
 import torch
 import torch.nn.functional as F
 
 from attncourse import spec
 from support.cases import Variant, draw, mix, module, qkv, some_pairs, variant
-from support.cases.layers import sequences
-from support.cases.shared import heads_of
+from support.cases.layers import attending, heads_of, sequences
 from support.mutants import MUTANTS
 
 
@@ -82,23 +80,22 @@ def sink_attention(p, s):
 @variant("sink_attention, causal and bool mask", h=3, g=3)
 def sink_attention_masked(p, s):
     pairs = some_pairs(s.n, s.m)
+    visible = pairs & spec.causal(s.n, s.m)
 
     def by_log_sum_exp(attend, q, k, v, sink):
-        visible = pairs & spec.causal(s.n, s.m)
         scores = (q @ k.mT / s.d**0.5).masked_fill(~visible, -torch.inf)
         open_ = torch.sigmoid(scores.logsumexp(-1, keepdim=True) - sink[:, None, None])
         masked = attend(q, k, v, sink, attn_mask=pairs, is_causal=True)[0]
         return masked, F.scaled_dot_product_attention(q, k, v, visible) * open_
 
-    visible = pairs & spec.causal(s.n, s.m)
-    variant = with_sink(p, s, by_log_sum_exp, visible, attn_mask=pairs, is_causal=True)
-    return variant
+    return with_sink(p, s, by_log_sum_exp, visible, attn_mask=pairs, is_causal=True)
 
 
 @variant("softmax_off_by_one")
 def off_by_one(p, s):
     sinks = module(p, "sinks")
     q, k, v = qkv(s)
+    shares = v.sum(-2, keepdim=True) / (s.m + 1)
 
     def attend(q, k, v, **options):
         return p.steps.attention(q, k, v, normalize=sinks.softmax_off_by_one, **options)
@@ -110,10 +107,7 @@ def off_by_one(p, s):
         spec=lambda q, k, v: spec.sink_attention(q, k, v, torch.zeros(s.h).to(q)),
         remake=mix,
         # Every score 0: each key takes 1 part of m + 1.
-        limit=lambda: (
-            attend(q, k, v, scale=0.0)[0],
-            (v.sum(-2, keepdim=True) / (s.m + 1)).expand(s.b, s.h, s.n, s.e),
-        ),
+        limit=lambda: (attend(q, k, v, scale=0.0)[0], shares.expand(s.b, s.h, s.n, s.e)),
         masked=lambda mask, q, k, v: attend(q, k, v, attn_mask=mask),
         leaves_rest=True,
     )
@@ -129,49 +123,28 @@ def sink_layer(p, s, **options):
 
 @variant("SinkAttention, causal", h=6, g=2, n=5, m=5, d=4)
 def sink_attention_layer(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
-    layer = sink_layer(p, s, num_kv_heads=s.g)
+    (x,) = sequences(s)
+    visible = spec.causal(s.n, s.n)
 
-    def by_loops(x):
-        q, k, v = (
-            heads_of(layer, x, f"{a}_proj", c) for a, c in (("q", s.h), ("k", s.g), ("v", s.g))
-        )
-        visible = spec.causal(s.n, s.n)
-        heads, weights = spec.sink_attention(q, k, v, layer.sink, visible)
-        return layer.out_proj(spec.merge_heads(heads)), weights
-
-    def closed():
+    def closed(layer, x):
         general = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g).double()
         general.load_state_dict(layer.state_dict(), strict=False)
         far = sink_layer(p, s, num_kv_heads=s.g)
         far.load_state_dict({**layer.state_dict(), "sink": torch.full((s.h,), -1e4)})
         return far(x, is_causal=True), general(x, is_causal=True)
 
-    def remake(weights, x):
-        v = heads_of(layer, x, "v_proj", s.g)
-        return layer.out_proj(mix(weights, None, None, v).transpose(1, 2).flatten(2))
-
-    return Variant(
-        inputs=(x,),
-        run=partial(layer, is_causal=True),
-        stored=partial(layer, is_causal=True, need_weights=True),
-        spec=by_loops,
-        remake=remake,
-        limit=closed,
-        masked=lambda mask, x: layer(x, attn_mask=mask, is_causal=True, need_weights=True),
-        layer=layer,
-        is_causal=True,
-        leaves_rest=True,
-    )
+    layer = sink_layer(p, s, num_kv_heads=s.g)
+    by_loops = lambda q, k, v: spec.sink_attention(q, k, v, layer.sink, visible)  # noqa: E731
+    return attending(layer, x, closed, by_loops, fixed={"is_causal": True}, leaves_rest=True)
 
 
 @variant("GatedAttention, causal", n=5, m=5, d=4)
 def gated(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     torch.manual_seed(0)
     layer = module(p, "sinks").GatedAttention(s.h * s.d, s.h).double()
 
-    def gates_open(layer=layer):
+    def gates_open(layer, x):
         general = p.layers.MultiHeadAttention(s.h * s.d, s.h).double()
         general.load_state_dict(layer.state_dict(), strict=False)
         wide = module(p, "sinks").GatedAttention(s.h * s.d, s.h).double()
@@ -183,18 +156,11 @@ def gated(p, s):
         mixed = (weights @ heads_of(layer, x, "v_proj", s.h)).transpose(1, 2).flatten(2)
         return layer.out_proj(mixed * torch.sigmoid(layer.gate_proj(x)))
 
-    return Variant(
-        inputs=(x,),
-        run=partial(layer, is_causal=True),
-        stored=partial(layer, is_causal=True, need_weights=True),
-        spec=lambda x: spec.gated_attention(x, dict(layer.named_parameters()), s.h, True),
-        remake=remake,
-        limit=gates_open,
-        masked=lambda mask, x: layer(x, attn_mask=mask, is_causal=True, need_weights=True),
-        layer=layer,
-        is_causal=True,
-        fused=True,
-    )
+    def by_loops(x):
+        return spec.gated_attention(x, dict(layer.named_parameters()), s.h, True)
+
+    more = {"spec": by_loops, "remake": remake, "fixed": {"is_causal": True}, "fused": True}
+    return attending(layer, x, gates_open, **more)
 
 
 MUTANTS += [

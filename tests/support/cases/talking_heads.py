@@ -1,14 +1,11 @@
 """Heads that tell each other their scores and weights, among the variants."""
 
-from functools import partial
-
 import torch
 import torch.nn.functional as F
 
 from attncourse import spec
 from support.cases import Variant, draw, mix, module, qkv, variant
-from support.cases.layers import sequences
-from support.cases.shared import heads_of
+from support.cases.layers import attending, sequences
 from support.mutants import MUTANTS
 
 SMALL = {"n": 5, "m": 5, "d": 4, "e": 3}
@@ -66,7 +63,7 @@ def heads_that_talk_masked(p, s):
 
 @variant("TalkingHeadsAttention", h=4, g=2, n=5, m=5, d=4)
 def talking_layer(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     make = module(p, "talking_heads").TalkingHeadsAttention
     layer = make(s.h * s.d, s.h, num_kv_heads=s.g).double()
     start = layer.before.detach().clone(), layer.after.detach().clone()
@@ -74,35 +71,19 @@ def talking_layer(p, s):
         layer.before += draw((s.h, s.h))[0]
         layer.after -= draw((s.h, s.h))[0]
 
-    def by_loops(x):
-        q, k, v = (
-            heads_of(layer, x, f"{a}_proj", c) for a, c in (("q", s.h), ("k", s.g), ("v", s.g))
-        )
+    def by_loops(q, k, v):
         parts = {"mix": layer.before, "mix_after": layer.after}
         everything = torch.ones(s.n, s.n, dtype=torch.bool)
-        heads, weights = spec.multi_token_attention(q, k, v, **parts, visible=everything)
-        return layer.out_proj(spec.merge_heads(heads)), weights
+        return spec.multi_token_attention(q, k, v, **parts, visible=everything)
 
-    def as_at_the_start():
+    def as_at_the_start(layer, x):
         with torch.no_grad():
             layer.before.copy_(start[0]), layer.after.copy_(start[1])
         general = p.layers.SelfAttention(s.h * s.d, s.h, num_kv_heads=s.g).double()
         general.load_state_dict(layer.state_dict(), strict=False)
         return layer(x, is_causal=True), general(x, is_causal=True)
 
-    return Variant(
-        inputs=(x,),
-        run=layer,
-        stored=partial(layer, need_weights=True),
-        spec=by_loops,
-        remake=lambda weights, x: layer.out_proj(
-            spec.merge_heads(mix(weights, None, None, heads_of(layer, x, "v_proj", s.g)))
-        ),
-        limit=as_at_the_start,
-        masked=lambda mask, x: layer(x, attn_mask=mask, need_weights=True),
-        layer=layer,
-        any_sum=True,
-    )
+    return attending(layer, x, as_at_the_start, by_loops, any_sum=True)
 
 
 MUTANTS += [

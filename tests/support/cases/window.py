@@ -16,16 +16,11 @@ from support.mutants import MUTANTS
 def windowed(p, s, left, right, limit, is_causal=False, **options):
     """A variant of `sliding_window_attention`; with few queries all of them stand in one block."""
     q, k, v = qkv(s)
-    run = partial(
-        module(p, "window").sliding_window_attention,
-        window_size=(left, right),
-        enable_gqa=s.g < s.h,
-        **options,
-    )
-    visible = spec.sliding_window(s.n, s.m, left, right, options.get("offset", 0))
+    shared, offset = {"enable_gqa": s.g < s.h}, options.get("offset", 0)
+    attend = module(p, "window").sliding_window_attention
+    run = partial(attend, window_size=(left, right), **shared, **options)
+    visible = spec.sliding_window(s.n, s.m, left, right, offset)
     rule = p.masks.sliding_window(left, right)
-    offset = options.get("offset", 0)
-    shared = {"enable_gqa": s.g < s.h}
     return Variant(
         inputs=(q, k, v),
         run=run,
@@ -52,10 +47,8 @@ def both_sides(p, s):
 @variant("sliding_window_attention, causal", h=6, g=2)
 def causal(p, s):
     def limit(run, q, k, v):
-        return (
-            run(q, k, v, window_size=(s.n, 0)),
-            F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
-        )
+        plain = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return run(q, k, v, window_size=(s.n, 0)), plain
 
     return windowed(p, s, 2, 0, limit, is_causal=True)
 
@@ -71,7 +64,7 @@ def aligned(p, s):
 
 @variant("SlidingWindowAttention", m=5)
 def layer_both_sides(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     layer = module(p, "window").SlidingWindowAttention(s.h * s.d, s.h, 3, dropout=0.5)
 
     def wide_enough(layer, out):
@@ -83,7 +76,7 @@ def layer_both_sides(p, s):
 
 @variant("SlidingWindowAttention, causal and bool mask", m=5)
 def layer_causal(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     layer = module(p, "window").SlidingWindowAttention(s.h * s.d, s.h, (2, 1), dropout=0.5)
     mask = some_pairs(s.b, 1, s.n, s.n) | torch.eye(s.n).bool()
     options = {"is_causal": True, "attn_mask": mask}
@@ -97,7 +90,7 @@ def layer_causal(p, s):
 
 @variant("DilatedAttention", n=11, m=11, d=4)
 def layer_with_gaps(p, s):
-    (x,) = sequences(s, (s.n, s.h * s.d))
+    (x,) = sequences(s)
     layer = module(p, "dilated").DilatedAttention(s.h * s.d, s.h, (2, 1), 3, dropout=0.5)
 
     def no_gaps(layer, _):
@@ -121,10 +114,8 @@ def cached(p, s):
 
     plain = windowed(p, s, 2, 0, full, is_causal=True)
     causal = partial(F.scaled_dot_product_attention, is_causal=True, enable_gqa=True)
-    inputs = plain.inputs
-    return replace(
-        plain, run=run, learns=False, limit=lambda: (run(*inputs, window=s.n), causal(*inputs))
-    )
+    limit = lambda: (run(*plain.inputs, window=s.n), causal(*plain.inputs))  # noqa: E731
+    return replace(plain, run=run, learns=False, limit=limit)
 
 
 MUTANTS += [

@@ -3,9 +3,25 @@
 Like contracts, claims are functions of the package under test, which may be a mutant.
 """
 
+import pytest
+import torch
+
 CLAIMS = []
 
 
 def claim(check):
     CLAIMS.append(check)
     return check
+
+
+def decoded(p, layer, x, cache, sizes, **options):
+    """What decoding ``x`` in chunks of these sizes gives, joined."""
+    parts = [p.cache.decode(layer, part, cache, **options) for part in x.split(sizes, 1)]
+    return torch.cat(parts, dim=1)
+
+
+def refused(error, *cases):
+    """Each (message, call) raises, and says what was expected, what came, or what to do."""
+    for message, call in cases:
+        with pytest.raises(error, match=message):
+            call()

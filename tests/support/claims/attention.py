@@ -60,10 +60,8 @@ def rules_print_the_call_that_made_them(p):
     assert lengths.__name__ == "padding(lengths=[3, 5])"
     both = p.masks.all_of(p.masks.causal, lengths)
     assert str(both).startswith("<function all_of(causal, padding(lengths=[3, 5])) at ")
-    assert (
-        p.masks.present(torch.ones(2, 9).bool()).__name__
-        == "present(keys=a tensor of shape (2, 9))"
-    )
+    present = p.masks.present(torch.ones(2, 9).bool())
+    assert present.__name__ == "present(keys=a tensor of shape (2, 9))"
     assert p.scores.softcap(30.0).__name__ == "softcap(cap=30.0)"
 
 

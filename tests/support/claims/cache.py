@@ -1,11 +1,13 @@
 """What must hold for caches, rotations, shared key heads, and their costs, beyond the contracts."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from attncourse import spec
 from support.cases import draw
-from support.claims import claim
+from support.claims import claim, decoded, refused
 from support.contracts import close, largest_tensor
 
 B, N, WIDTH, H = 2, 11, 24, 6
@@ -27,10 +29,7 @@ def decoding_in_any_chunks_is_the_full_pass(p):
             full = layer(x, is_causal=True, positions=positions)
             for size in range(1, N + 1):
                 cache = p.cache.KVCache.of(layer, B, N + 3)
-                parts = [
-                    p.cache.decode(layer, c, cache, use_rotary=use_rotary) for c in x.split(size, 1)
-                ]
-                close(torch.cat(parts, dim=1), full)
+                close(decoded(p, layer, x, cache, size, use_rotary=use_rotary), full)
                 assert cache.length == N
 
 
@@ -42,8 +41,7 @@ def latents_decoded_in_any_chunks_are_the_full_pass(p):
     for absorbed in (False, True):
         for size in range(1, N + 1):
             cache = p.cache.KVCache(B, 1, N, 7, value_dim=4, dtype=torch.float64)
-            parts = [p.cache.decode(layer, c, cache, absorbed=absorbed) for c in x.split(size, 1)]
-            close(torch.cat(parts, dim=1), full)
+            close(decoded(p, layer, x, cache, size, absorbed=absorbed), full)
 
 
 @claim
@@ -65,15 +63,15 @@ def a_full_cache_says_so_and_loses_nothing(p):
     cache = p.cache.KVCache(1, 2, 4, 3)
     k = torch.ones(1, 2, 3, 3)
     cache.append(k, 2 * k)
-    with pytest.raises(ValueError, match=r"holds 4 tokens, 3 are used and 3 more.*max_length=6"):
-        cache.append(k, k)
-    with pytest.raises(ValueError, match=r"3 are used and 2 more.*max_length=5"):
-        cache.append(k[:, :, :2], k[:, :, :2])
-    for wrong in (k[:, :1], k[..., :2], k.expand(2, 2, 3, 3)):
-        with pytest.raises(ValueError, match=r"must be \(1, 2, \d, 3\)"):
-            cache.append(wrong, wrong)
-    with pytest.raises(ValueError, match=r"must be \(1, 2, 3, 3\) and \(1, 2, 3, 3\)"):
-        cache.append(k, k[:, :, :2])
+    for message, *wrong in (
+        ("holds 4 tokens, 3 are used and 3 more.*max_length=6", k, k),
+        ("3 are used and 2 more.*max_length=5", k[:, :, :2], k[:, :, :2]),
+        (r"must be \(1, 2, \d, 3\)", k[:, :1], k[:, :1]),
+        (r"must be \(1, 2, \d, 3\)", k[..., :2], k[..., :2]),
+        (r"must be \(1, 2, \d, 3\)", k.expand(2, 2, 3, 3), k.expand(2, 2, 3, 3)),
+        (r"must be \(1, 2, 3, 3\) and \(1, 2, 3, 3\)", k, k[:, :, :2]),
+    ):
+        refused(ValueError, (message, partial(cache.append, *wrong)))
     assert cache.length == 3
     close(cache.append(k[:, :, :1], k[:, :, :1])[0], torch.ones(1, 2, 4, 3))
 
@@ -97,14 +95,8 @@ def a_cache_has_the_shape_and_place_of_its_layer(p):
 def bytes_of_a_cache_are_those_of_the_formula(p):
     for model in p.cost.MODELS.values():
         # A hundredth of the length and one layer of the real shape.
-        cache = p.cache.KVCache(
-            2,
-            model.num_kv_heads,
-            40,
-            model.head_dim,
-            value_dim=model.value_dim,
-            dtype=torch.float16,
-        )
+        options = {"value_dim": model.value_dim, "dtype": torch.float16}
+        cache = p.cache.KVCache(2, model.num_kv_heads, 40, model.head_dim, **options)
         assert cache.nbytes == cache.key.nbytes + cache.value.nbytes
         assert cache.nbytes * model.layers == model.bytes(40, batch=2)
     assert p.cost.kv_cache_bytes(1, 80, 64, 4096, 128) == 10 * 2**30
@@ -140,8 +132,7 @@ def products_of_turned_vectors_know_the_distance_only(p):
     q, k = draw((1, 8), (1, 8))
 
     def product(i, j):
-        turned = (p.positions.rotary(x, torch.tensor([at])) for x, at in ((q, i), (k, j)))
-        a, b = turned
+        a, b = (p.positions.rotary(x, torch.tensor([at])) for x, at in ((q, i), (k, j)))
         return a @ b.mT
 
     close(product(7, 3), product(104, 100))
@@ -186,11 +177,10 @@ def grouping_a_trained_layer_pools_its_heads(p):
 def messages_about_shared_heads_say_what_to_do(p):
     layer = p.layers.MultiHeadAttention(12, 6)
     x = torch.zeros(1, 3, 12)
-    for call, message in (
-        (lambda: p.layers.GroupedQueryAttention(12, 6, 4), "num_heads=6 is not a multiple of num_kv_heads=4; use 1, 2, 3 or 6"),
-        (lambda: p.layers.group_kv_heads(layer, 4), "num_kv_heads=6 is not a multiple of the new num_kv_heads=4"),
-        (lambda: p.layers.group_kv_heads(layer, 2, "median"), '"mean", "first" or "random"; got \'median\''),
-        (lambda: layer(x, x[:, :2], positions=torch.arange(3)), "one sequence; got 3 queries and 2 keys"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=message):
-            call()
+    refused(
+        ValueError,
+        ("num_heads=6 is not a multiple of num_kv_heads=4; use 1, 2, 3 or 6", lambda: p.layers.GroupedQueryAttention(12, 6, 4)),
+        ("num_kv_heads=6 is not a multiple of the new num_kv_heads=4", lambda: p.layers.group_kv_heads(layer, 4)),
+        ('"mean", "first" or "random"; got \'median\'', lambda: p.layers.group_kv_heads(layer, 2, "median")),
+        ("one sequence; got 3 queries and 2 keys", lambda: layer(x, x[:, :2], positions=torch.arange(3))),
+    )  # fmt: skip

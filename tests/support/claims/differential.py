@@ -5,7 +5,7 @@ import torch
 
 from support.cases import Sizes, draw, module, some_pairs
 from support.cases.differential import differential_layer, pairs
-from support.claims import claim
+from support.claims import claim, decoded
 from support.contracts import close
 
 B, N, WIDTH, H = 2, 11, 24, 3
@@ -19,8 +19,7 @@ def a_layer_that_subtracts_decodes(p):
         positions = torch.arange(N) if use_rotary else None
         full = layer(x, is_causal=True, positions=positions)
         cache = p.cache.KVCache.of(layer, B, N)
-        parts = [p.cache.decode(layer, c, cache, use_rotary=use_rotary) for c in x.split(4, 1)]
-        close(torch.cat(parts, dim=1), full)
+        close(decoded(p, layer, x, cache, 4, use_rotary=use_rotary), full)
     cache = module(p, "streaming").SinkCache.of(layer, B, 2, 3)
     with pytest.raises(TypeError, match="with a KVCache; got SinkCache"):
         p.cache.decode(layer, x, cache)

@@ -7,7 +7,7 @@ import torch
 
 from attncourse import spec
 from support.cases import Sizes, draw, module, qkv, some_pairs
-from support.claims import claim
+from support.claims import claim, refused
 from support.contracts import LargestTensor, close
 
 S = Sizes(h=2, g=2, n=6, m=9, d=4)
@@ -166,22 +166,18 @@ def what_cannot_be_is_refused(p):
     make, attend = disentangled.DisentangledAttention, disentangled.disentangled_attention
     q, k, v = qkv(S)
     pos_key, pos_query = tables(6)
-    with pytest.raises(ValueError, match="content=False needs"):
-        attend(q, k, v, content=False)
-    for given in (
-        (pos_key[:1], None),
-        (None, pos_query[:, :5]),
-        (pos_key, pos_query[:, :4]),
-        (pos_key[..., :3], None),
-    ):
-        with pytest.raises(ValueError, match=r"must be \(2, 2 span, 4\)"):
-            attend(q, k, v, *given)
-    with pytest.raises(ValueError, match="got 'print'"):
-        attend(q, k, v, pos_key, p2c="print")
-    with pytest.raises(ValueError, match="got \\('c2c',\\)"):
-        make(12, 3, 4, terms=("c2c",))
-    with pytest.raises(ValueError, match=r"must be \(8, 12\); got \(6, 12\)"):
-        make(12, 3, 4, positions=make(12, 3, 3).positions)
+    shapes = r"must be \(2, 2 span, 4\)"
+    refused(
+        ValueError,
+        ("content=False needs", lambda: attend(q, k, v, content=False)),
+        (shapes, lambda: attend(q, k, v, pos_key[:1])),
+        (shapes, lambda: attend(q, k, v, None, pos_query[:, :5])),
+        (shapes, lambda: attend(q, k, v, pos_key, pos_query[:, :4])),
+        (shapes, lambda: attend(q, k, v, pos_key[..., :3])),
+        ("got 'print'", lambda: attend(q, k, v, pos_key, p2c="print")),
+        (r"got \('c2c',\)", lambda: make(12, 3, 4, terms=("c2c",))),
+        (r"\(8, 12\); got \(6, 12\)", lambda: make(12, 3, 4, positions=make(12, 3, 3).positions)),
+    )
     document = module(p, "document_bias").DocumentBiasAttention
     for layer in (make(12, 3, 4), document(12, 3, 4)):
         cache = p.cache.KVCache.of(layer, 1, 9)

@@ -2,14 +2,13 @@
 
 import math
 
-import pytest
 import torch
 import torch.nn.functional as F
 
 from attncourse import spec
 from support.cases import draw
 from support.cases.flash import flash
-from support.claims import claim
+from support.claims import claim, refused
 from support.contracts import LargestTensor, close
 
 INFINITY = math.inf
@@ -40,9 +39,8 @@ def one_pass_over_any_stream_is_a_softmax(p):
     scores, value = scores_with_gaps()
     for widths in ((11,), (4, 4, 3), (1,) * 11, (9, 1, 1)):
         blocks = zip(scores.split(widths, -1), value.split(widths, -2), strict=True)
-        close(
-            p.online.online_softmax(blocks, torch.zeros(2, 5, 3).double()), softmax(scores, value)
-        )
+        found = p.online.online_softmax(blocks, torch.zeros(2, 5, 3).double())
+        close(found, softmax(scores, value))
 
 
 @claim
@@ -188,26 +186,26 @@ def a_negative_scale_prefers_the_unlike(p):
 @claim
 def bad_input_is_named(p):
     q = torch.zeros(2, 4, 5, 8)
-    for inputs, options, message in (
-        ((q[0], q, q), {}, r"must be \(batch, heads, seq, head_dim\)"),
-        ((q, q[..., :7], q), {}, "same head_dim"),
-        ((q, q, q[:, :, :3]), {}, "must agree"),
-        ((q, q[:1], q[:1]), {}, "must agree"),
-        ((q, q[:, :2], q[:, :2]), {}, "set enable_gqa=True"),
-        ((q, q[:, :3], q[:, :3]), {"enable_gqa": True}, "multiple of key/value heads"),
-        ((q, q, q), {"attn_mask": torch.ones(5, 4, dtype=torch.bool)}, "must have the axes"),
-        ((q, q, q), {"attn_mask": torch.ones(2, 5, 5, dtype=torch.bool)}, "must have 2 axes"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            flash(p)(*inputs, **options)
-    for inputs, options, message in (
-        ((q, q.double(), q), {}, "one float dtype"),
-        ((q.long(), q.long(), q.long()), {}, "one float dtype"),
-        ((q, q, q), {"attn_mask": torch.ones(5, 5)}, "True = may attend"),
-        ((q, q, q), {"attn_mask": torch.ones(5, 5).int()}, "True = may attend"),
-    ):
-        with pytest.raises(TypeError, match=message):
-            flash(p)(*inputs, **options)
+    attend = flash(p)
+    ones = lambda *shape: torch.ones(shape, dtype=torch.bool)  # noqa: E731
+    refused(
+        ValueError,
+        (r"must be \(batch, heads, seq, head_dim\)", lambda: attend(q[0], q, q)),
+        ("same head_dim", lambda: attend(q, q[..., :7], q)),
+        ("must agree", lambda: attend(q, q, q[:, :, :3])),
+        ("must agree", lambda: attend(q, q[:1], q[:1])),
+        ("set enable_gqa=True", lambda: attend(q, q[:, :2], q[:, :2])),
+        ("multiple of key/value heads", lambda: attend(q, q[:, :3], q[:, :3], enable_gqa=True)),
+        ("must have the axes", lambda: attend(q, q, q, ones(5, 4))),
+        ("must have 2 axes", lambda: attend(q, q, q, ones(2, 5, 5))),
+    )
+    refused(
+        TypeError,
+        ("one float dtype", lambda: attend(q, q.double(), q)),
+        ("one float dtype", lambda: attend(q.long(), q.long(), q.long())),
+        ("True = may attend", lambda: attend(q, q, q, ones(5, 5).float())),
+        ("True = may attend", lambda: attend(q, q, q, ones(5, 5).int())),
+    )
 
 
 @claim

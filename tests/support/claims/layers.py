@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from support.cases import module
-from support.claims import claim
+from support.claims import claim, refused
 
 WIDTH, HEADS = 12, 3
 
@@ -21,9 +21,8 @@ def without_cache(p):
 def layers_that_no_cache_serves_refuse_one(p):
     x = torch.zeros(1, 1, WIDTH)
     for layer in without_cache(p):
-        with pytest.raises(
-            TypeError, match=f"got {type(layer).__name__}, which attends in its own way"
-        ):
+        said = f"got {type(layer).__name__}, which attends in its own way"
+        with pytest.raises(TypeError, match=said):
             p.cache.decode(layer, x, p.cache.KVCache(1, HEADS, 5, WIDTH // HEADS))
 
 
@@ -80,13 +79,12 @@ def messages_of_these_layers_say_what_to_do(p):
     bigbird = module(p, "bigbird").BigBirdAttention(WIDTH, HEADS, 4)
     dilated, x = module(p, "dilated").DilatedAttention, torch.zeros(1, 8, WIDTH)
     visible = torch.ones(8, 8, dtype=torch.bool)
-    for message, call in (
+    refused(
+        ValueError,
         ("multiple of block_size=4; got 7 tokens", lambda: bigbird(x[:, :7])),
         ("multiple of block_size=4; got 0 tokens", lambda: bigbird(x[:, :0])),
         ("takes no mask; got is_causal", lambda: bigbird(x, is_causal=True)),
         ("takes no mask; got is_causal", lambda: bigbird(x, attn_mask=visible)),
         ("step is a distance between keys", lambda: dilated(WIDTH, HEADS, 4, 0)),
         (r"no dropout; got 0\.1", lambda: module(p, "talking_heads").TalkingHeadsAttention(WIDTH, HEADS, dropout=0.1)),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=message):
-            call()
+    )  # fmt: skip

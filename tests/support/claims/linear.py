@@ -7,7 +7,7 @@ import torch
 
 from attncourse import spec
 from support.cases import draw, module
-from support.claims import claim
+from support.claims import claim, decoded, refused
 from support.contracts import close, largest_tensor
 
 
@@ -21,11 +21,9 @@ def chunks_and_cuts_change_nothing(p):
         wanted = spec.linear_attention(q, k, v, is_causal=True, **options)[0]
         for chunk in (1, 4, 11, 64):
             close(attend(q, k, v, is_causal=True, chunk=chunk), wanted)
-            first, state = attend(
-                *(x[:, :, :7] for x in (q, k, v)), is_causal=True, chunk=chunk, return_state=True
-            )
+            start, rest = ([x[:, :, at] for x in (q, k, v)] for at in (slice(7), slice(7, None)))
+            first, state = attend(*start, is_causal=True, chunk=chunk, return_state=True)
             close(first, wanted[:, :, :7])
-            rest = (x[:, :, 7:] for x in (q, k, v))
             close(attend(*rest, is_causal=True, state=state, chunk=chunk), wanted[:, :, 7:])
         _, before = attend(q[:, :, :0], k[:, :, :7], v[:, :, :7], return_state=True)
         close(before, state)
@@ -85,11 +83,7 @@ def decoding_keeps_one_table(p):
             for sizes in ((9,), (4, 1, 3, 1)):
                 cache = linear.LinearCache(layer)
                 assert cache.nbytes == 0
-                parts = [
-                    p.cache.decode(layer, part, cache, use_rotary=use_rotary)
-                    for part in x.split(sizes, 1)
-                ]
-                close(torch.cat(parts, 1), wanted)
+                close(decoded(p, layer, x, cache, sizes, use_rotary=use_rotary), wanted)
                 assert cache.length == 9
                 assert cache.nbytes == 8 * 2 * 4 * 4 * (4 + ("normalize" not in options))
                 assert repr(cache) == f"LinearCache(9 tokens in {cache.nbytes} bytes)"
@@ -104,15 +98,13 @@ def linear_attention_says_what_is_wrong(p):
     linear = module(p, "linear")
     q, k, v = draw((2, 4, 5, 3), (2, 4, 6, 3), (2, 4, 6, 5))
     attend = linear.linear_attention
-    with pytest.raises(ValueError, match="chunk counts the tokens of a step .* got 0"):
-        attend(q, k, v, chunk=0)
-    with pytest.raises(ValueError, match="got 5 queries and 6 keys"):
-        attend(q, k, v, is_causal=True)
-    with pytest.raises(ValueError, match=r"state must be \(2, 4, 3, 6\)"):
-        attend(q, k, v, state=torch.zeros(2, 4, 3, 5))
-    with pytest.raises(ValueError, match="LinearAttention has no dropout"):
-        linear.LinearAttention(12, 4, dropout=0.1)
-    layer = linear.LinearAttention(12, 4).double()
-    x = draw((2, 5, 12))[0]
-    with pytest.raises(ValueError, match="no pair can be hidden"):
-        layer(x, attn_mask=torch.ones(5, 5, dtype=torch.bool))
+    layer, x = linear.LinearAttention(12, 4).double(), draw((2, 5, 12))[0]
+    wrong, mask = torch.zeros(2, 4, 3, 5), torch.ones(5, 5, dtype=torch.bool)
+    refused(
+        ValueError,
+        ("chunk counts the tokens of a step .* got 0", lambda: attend(q, k, v, chunk=0)),
+        ("got 5 queries and 6 keys", lambda: attend(q, k, v, is_causal=True)),
+        (r"state must be \(2, 4, 3, 6\)", lambda: attend(q, k, v, state=wrong)),
+        ("has no dropout", lambda: linear.LinearAttention(12, 4, dropout=0.1)),
+        ("no pair can be hidden", lambda: layer(x, attn_mask=mask)),
+    )

@@ -5,7 +5,7 @@ import torch
 
 from support.cases import Sizes, draw, mix, module, qkv
 from support.cases.multi_token import SMALL, identity_kernel
-from support.claims import claim
+from support.claims import claim, refused
 from support.contracts import close
 
 
@@ -93,13 +93,12 @@ def a_multi_token_layer_learns_and_says_what_it_refuses(p):
     assert not layer(x, attn_mask=padding.expand(7, 7), need_weights=True)[1][..., 3].any()
     assert [make(12, 3, (2, 3)).kernel_after, make(12, 3, (2, 3)).mix] == [None, None]
     assert "kernel_size=(6, 11)" in repr(make(12, 3))
-    with pytest.raises(ValueError, match="got is_causal=False"):
-        layer(x, is_causal=False)
-    with pytest.raises(ValueError, match=r"no dropout; got 0\.1"):
-        make(12, 3, dropout=0.1)
-    with pytest.raises(ValueError, match="norm must be .* got 'layer'"):
-        make(12, 3, norm="layer")
-    with pytest.raises(ValueError, match="odd width.*got 10 keys"):
-        make(12, 3, (6, 10))
+    refused(
+        ValueError,
+        ("got is_causal=False", lambda: layer(x, is_causal=False)),
+        (r"no dropout; got 0\.1", lambda: make(12, 3, dropout=0.1)),
+        ("norm must be .* got 'layer'", lambda: make(12, 3, norm="layer")),
+        ("odd width.*got 10 keys", lambda: make(12, 3, (6, 10))),
+    )
     with pytest.raises(TypeError, match="MultiTokenAttention, which attends in its own way"):
         p.cache.decode(layer, x, p.cache.KVCache.of(layer, 2, 7))

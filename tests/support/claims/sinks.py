@@ -6,7 +6,7 @@ import torch
 from attncourse import spec
 from support.cases import Sizes, draw, module
 from support.cases.sinks import sink_layer
-from support.claims import claim
+from support.claims import claim, decoded
 from support.contracts import close
 
 B, N, WIDTH, H = 2, 19, 24, 6
@@ -59,8 +59,7 @@ def streaming_through_a_layer_is_the_full_pass(p):
         full = layer.out_proj(p.layers.merge_heads(heads))
         for size in (1, 3, 7, N):
             cache = streaming.SinkCache.of(layer, B, sinks, window)
-            parts = [p.cache.decode(layer, c, cache, use_rotary=True) for c in x.split(size, 1)]
-            close(torch.cat(parts, dim=1), full)
+            close(decoded(p, layer, x, cache, size, use_rotary=True), full)
         assert weights[0, 0, -1].nonzero()[:, 0].tolist() == cache.kept()
 
 
@@ -86,10 +85,8 @@ def a_long_prompt_leaves_the_cache_as_single_tokens_do(p):
         for key, value in zip(k.split(size, 2), v.split(size, 2), strict=True):
             keys, values = cache.append(key.requires_grad_(), value)
         assert not keys.requires_grad
-        order = cache.indices().argsort()
-        close(
-            (keys[:, :, order], values[:, :, order]), (k[:, :, cache.kept()], v[:, :, cache.kept()])
-        )
+        order, kept = cache.indices().argsort(), cache.kept()
+        close((keys[:, :, order], values[:, :, order]), (k[:, :, kept], v[:, :, kept]))
 
 
 @claim
@@ -119,8 +116,7 @@ def layers_that_may_read_nothing_decode(p):
         for use_rotary in (False, True):
             full = layer(x, is_causal=True, positions=at if use_rotary else None)
             cache = p.cache.KVCache.of(layer, B, N)
-            parts = [p.cache.decode(layer, c, cache, use_rotary=use_rotary) for c in x.split(4, 1)]
-            close(torch.cat(parts, dim=1), full)
+            close(decoded(p, layer, x, cache, 4, use_rotary=use_rotary), full)
     layer = sink_layer(p, s)
     cache = module(p, "streaming").SinkCache.of(layer, B, 2, 3)
     with pytest.raises(TypeError, match="with a KVCache; got SinkCache"):

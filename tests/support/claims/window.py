@@ -1,8 +1,8 @@
 """What must hold for windows, beyond the contracts: many blocks, any lengths, linear memory, and messages."""
 
+from functools import partial
 from unittest import mock
 
-import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from attncourse import spec
 from support.cases import draw, module
 from support.cases.oracles import flex
-from support.claims import claim
+from support.claims import claim, decoded, refused
 from support.contracts import close, largest_tensor
 
 
@@ -43,19 +43,10 @@ def blocks_of_a_window_equal_the_mask(p):
             inputs = draw((2, 4, n, 3), (2, 2, m, 3), (2, 2, m, 5))
             for left, right, offset in ((0, 0, 0), (3, 0, 0), (1, 2, m - n), (0, 9, -3), (2, 1, 5)):
                 visible = spec.sliding_window(n, m, left, right, offset).view(n, m).bool()
-                ours = with_gradients(
-                    lambda *x, size=(left, right), offset=offset: window.sliding_window_attention(
-                        *x, size, offset=offset, **shared
-                    ),
-                    *inputs,
-                )
-                theirs = with_gradients(
-                    lambda *x, visible=visible: F.scaled_dot_product_attention(
-                        *x, visible, **shared
-                    ),
-                    *inputs,
-                )
-                close(ours, theirs)
+                options = {"window_size": (left, right), "offset": offset, **shared}
+                ours = partial(window.sliding_window_attention, **options)
+                theirs = partial(F.scaled_dot_product_attention, attn_mask=visible, **shared)
+                close(with_gradients(ours, *inputs), with_gradients(theirs, *inputs))
 
 
 @claim
@@ -85,10 +76,9 @@ def the_work_in_a_window_grows_with_the_length(p):
 
     def numbers(n: int) -> int:
         inputs = [torch.randn(1, 1, n, 4) for _ in range(3)]
+        attend = partial(module(p, "window").sliding_window_attention, window_size=(16, 16))
         with AllTensors() as made:
-            with_gradients(
-                lambda *x: module(p, "window").sliding_window_attention(*x, (16, 16)), *inputs
-            )
+            with_gradients(attend, *inputs)
         return made.numbers
 
     assert numbers(2048) < 2.1 * numbers(1024)
@@ -130,20 +120,20 @@ def dropout_in_a_window_needs_no_table(p):
 @claim
 def messages_about_windows_say_what_to_do(p):
     window, x = module(p, "window"), torch.zeros(1, 2, 3, 4)
-    for call, message in (
-        (lambda: p.masks.sliding_window(-1, 2), r"0 or more; got -1 and 2\. .* use \(w - 1, 0\)"),
-        (lambda: p.masks.dilated(2, 1, 0), "step is a distance between keys and must be 1 or more; got 0"),
-        (lambda: window.sliding_window_attention(x, x, x, (-1, 0)), "0 or more; got -1 and 0"),
-        (lambda: window.SlidingWindowAttention(8, 2, (0, -1)), "0 or more; got 0 and -1"),
-        (lambda: window.sliding_window_attention(x, x[:, :1], x[:, :1], (1, 0)), "set enable_gqa=True"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=message):
-            call()
-    with pytest.raises(TypeError, match=r"a pair \(left, right\); got 4\. .* use \(w - 1, 0\)"):
-        window.sliding_window_attention(x, x, x, 4)
-    layer = window.SlidingWindowAttention(8, 2, 4)
-    with pytest.raises(TypeError, match="attn_mask must be bool"):
-        layer(torch.zeros(1, 3, 8), attn_mask=torch.ones(3, 3, dtype=torch.int64))
+    layer, attend = window.SlidingWindowAttention(8, 2, 4), window.sliding_window_attention
+    refused(
+        ValueError,
+        (r"0 or more; got -1 and 2\. .* use \(w - 1, 0\)", lambda: p.masks.sliding_window(-1, 2)),
+        ("step is a distance between keys and .* 1 or more; got 0", lambda: p.masks.dilated(2, 1, 0)),
+        ("0 or more; got -1 and 0", lambda: attend(x, x, x, (-1, 0))),
+        ("0 or more; got 0 and -1", lambda: window.SlidingWindowAttention(8, 2, (0, -1))),
+        ("set enable_gqa=True", lambda: attend(x, x[:, :1], x[:, :1], (1, 0))),
+    )  # fmt: skip
+    refused(
+        TypeError,
+        (r"a pair \(left, right\); got 4\. .* use \(w - 1, 0\)", lambda: attend(x, x, x, 4)),
+        ("attn_mask must be bool", lambda: layer(torch.zeros(1, 3, 8), attn_mask=torch.ones(3, 3).long())),
+    )  # fmt: skip
 
 
 B, N, WIDTH = 2, 13, 24
@@ -159,10 +149,7 @@ def decoding_behind_a_rolling_cache_is_the_full_pass_with_the_window(p):
         full = layer(x, is_causal=True, positions=positions)
         for sizes in ([1] * N, [2] * 6 + [1], [3, 1, 1, 4, 4], [4, 0, 9], [5, 1, 7], [N], [1, 12]):
             cache = module(p, "rolling").RollingKVCache.of(layer, B, 3)
-            parts = [
-                p.cache.decode(layer, c, cache, use_rotary=use_rotary) for c in x.split(sizes, 1)
-            ]
-            close(torch.cat(parts, dim=1), full)
+            close(decoded(p, layer, x, cache, sizes, use_rotary=use_rotary), full)
             assert cache.length == N
             assert cache.key.shape == (B, 2, 4, WIDTH // 6)
 
@@ -181,9 +168,8 @@ def a_rolling_cache_keeps_the_last_tokens(p):
         at = sorted(kept, key=lambda position: position % 4)
         close((keys, values), (k[:, :, at], v[:, :, at]), atol=0.0)
         assert (keys.data_ptr(), keys.requires_grad) == (cache.key.data_ptr(), False)
-    assert repr(cache) == (
-        "RollingKVCache(the last 4 of 13 tokens in 4 slots, batch 2, 3 key/value heads of width 7)"
-    )
+    said = "the last 4 of 13 tokens in 4 slots, batch 2, 3 key/value heads of width 7"
+    assert repr(cache) == f"RollingKVCache({said})"
 
 
 @claim
@@ -200,12 +186,11 @@ def messages_about_rolling_caches_say_what_to_do(p):
     rolling, x = module(p, "rolling"), torch.zeros(1, 1, 8)
     layer = module(p, "window").SlidingWindowAttention(8, 2, (4, 4))
     cache = rolling.RollingKVCache(1, 2, 4, 4)
-    for call, message in (
-        (lambda: rolling.RollingKVCache(1, 2, -1, 4), "window counts .* 0 or more; got -1"),
-        (lambda: p.cache.decode(layer, x, p.cache.KVCache(1, 2, 9, 4)), r"needs a RollingKVCache with window=4; got KVCache\("),
-        (lambda: p.cache.decode(layer, x, rolling.RollingKVCache(1, 2, 3, 4)), "window=4; got RollingKVCache"),
-        (lambda: cache.append(torch.zeros(1, 1, 1, 4), torch.zeros(1, 1, 1, 4)), r"must be \(1, 2, 1, 4\)"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=message):
-            call()
+    refused(
+        ValueError,
+        ("window counts .* 0 or more; got -1", lambda: rolling.RollingKVCache(1, 2, -1, 4)),
+        (r"needs a RollingKVCache with window=4; got KVCache\(", lambda: p.cache.decode(layer, x, p.cache.KVCache(1, 2, 9, 4))),
+        ("window=4; got RollingKVCache", lambda: p.cache.decode(layer, x, rolling.RollingKVCache(1, 2, 3, 4))),
+        (r"must be \(1, 2, 1, 4\)", lambda: cache.append(*[torch.zeros(1, 1, 1, 4)] * 2)),
+    )  # fmt: skip
     assert cache.length == 0

@@ -62,11 +62,7 @@ def entries() -> Iterator[Case]:
 def everything() -> Iterator[Case]:
     """All kernels for all cards."""
     names = ("forward_kernel", "query_kernel", "key_value_kernel")
-    dtypes = (
-        ("bfloat16", "high"),
-        ("float32", "high"),
-        ("float32", "highest"),
-    )
+    dtypes = (("bfloat16", "high"), ("float32", "high"), ("float32", "highest"))
     rules = product((64, 128, 256), (False, True), (False, True))
     for card, (dtype, precision), rule in product(CARDS, dtypes, list(rules)):
         for name in names:
@@ -82,11 +78,8 @@ def code(case: Case) -> Code:
     rows = torch.zeros(1, 2, n)
     torch.set_float32_matmul_precision(case.precision)
     module, name = case.kernel.split(".")
-    others = {"query_kernel", "key_value_kernel"} - {name}
-    with (
-        imagined_card(case.card) as codes,
-        mock.patch.multiple(kernels, **{other: mock.MagicMock() for other in others}),
-    ):
+    others = {x: mock.MagicMock() for x in {"query_kernel", "key_value_kernel"} - {name}}
+    with imagined_card(case.card) as codes, mock.patch.multiple(kernels, **others):
         if name == "forward_kernel":
             {"kernels": kernels, "hopper": hopper}[module].forward(x, x, x, 0.1, case.is_causal)
         else:
@@ -101,14 +94,9 @@ def facts(found: Code) -> dict:
     counts = {x: sum(bool(re.search(rf"\b(?:{names})\b", text)) for text in texts)
               for x, names in INSTRUCTIONS.items()}  # fmt: skip
     options = found.compiled.metadata
-    tile = [
-        found.constants["BLOCK_M"],
-        found.constants["BLOCK_N"],
-        options.num_warps,
-        options.num_stages,
-    ]
+    blocks = [found.constants[x] for x in ("BLOCK_M", "BLOCK_N")]
     return counts | {
-        "tile": tile,
+        "tile": [*blocks, options.num_warps, options.num_stages],
         "registers": found.registers,
         "shared": found.shared,
         "spills": found.spills,

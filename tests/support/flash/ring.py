@@ -91,10 +91,8 @@ def watch():
         return tile
 
     blocks = {name: noting("compute", getattr(tiled, name)) for name in ("forward", "backward")}
-    with (
-        patch.multiple(tiled, tile_scores=scores, **blocks),
-        patch.object(dist, "batch_isend_irecv", exchange),
-    ):
+    sent = patch.object(dist, "batch_isend_irecv", exchange)
+    with patch.multiple(tiled, tile_scores=scores, **blocks), sent:
         yield noted
 
 
@@ -104,9 +102,8 @@ def compare(case: Case) -> dict:
     chunks = [mine(x, case.split).detach().requires_grad_() for x in inputs]
     counts = Counter()
     with LargestTensor() as seen, watch() as forward:
-        output = ring_attention(
-            *chunks, case.is_causal, case.scale, split=case.split, counts=counts
-        )
+        options = {"split": case.split, "counts": counts}
+        output = ring_attention(*chunks, case.is_causal, case.scale, **options)
     said = counts.copy()
     with seen, watch() as backward:
         output.backward(mine(mixture, case.split))

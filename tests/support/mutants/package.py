@@ -1,6 +1,7 @@
 """Private copies of the package, as it is or with one line of it replaced."""
 
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from unittest import mock
@@ -37,6 +38,12 @@ MODULES = {  # in the order of their imports
 }
 
 
+@cache
+def code(source: str, path: Path):
+    """What a file says, compiled once."""
+    return compile(source, path, "exec")
+
+
 def build(module: str = "", old: str = "", new: str = "") -> SimpleNamespace:
     """The modules run afresh from their source, ``old`` replaced by ``new`` in one of them.
 
@@ -53,6 +60,6 @@ def build(module: str = "", old: str = "", new: str = "") -> SimpleNamespace:
         copy = ModuleType(f"attncourse.{name}")
         copies = {f"attncourse.{MODULES[k]}": v for k, v in built.items()}
         with mock.patch.dict(sys.modules, copies):
-            exec(compile(source, path, "exec"), copy.__dict__)
+            exec(code(source, path), copy.__dict__)
         built[short] = copy
     return SimpleNamespace(**built)
