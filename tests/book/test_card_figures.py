@@ -1,15 +1,16 @@
 """The chapter on graphics cards: its pictures, the code that it quotes, and its cells that need a card."""
 
-import importlib
 import inspect
 import json
 import re
 
 import pytest
 import torch
+from support.book.benchmarks import MACHINE, MS, gpu
 from support.book.figures import speaks
 from support.book.form import tags
 from support.book.notebooks import ROOT, cells
+from support.cards import put
 
 from attncourse.lab import cards
 from attncourse.show import diagrams
@@ -18,6 +19,7 @@ from attncourse.show.figure import Figure
 from attncourse.show.listing import Passages, passage
 from attncourse.show.measured import Measured, charts
 
+PAGE = cells(ROOT / "chapters" / "11_flash_gpu.ipynb", "code")
 KINDS = {(0, 0): "masked", (1, 0): "plain", (1, 1): "masked"}
 TURN = "pqweoezl"
 FIGURES = {
@@ -34,12 +36,8 @@ def test_figure(make):
 
 
 def test_a_point_lies_on_the_roof():
-    points = [
-        line.get_xydata()[0].tolist()
-        for line in FIGURES["roof"]().canvas.axes[0].lines
-        if len(line.get_xydata()) == 1
-    ]
-    assert points == [[50, 50], [400, 100]]
+    lines = [line.get_xydata().tolist() for line in FIGURES["roof"]().canvas.axes[0].lines]
+    assert [line[0] for line in lines if len(line) == 1] == [[50, 50], [400, 100]]
     assert "x at 50 FLOP per byte under 50 TFLOP/s" in FIGURES["roof"]().alt
 
 
@@ -73,17 +71,17 @@ def test_a_passage_that_is_gone_is_noticed():
         passage("attncourse.steps.mixed", "def", "def")
 
 
+def of(caption: str, columns: list, rows: list) -> dict:
+    """A table of a benchmark."""
+    return {"caption": caption, "columns": columns, "rows": rows, "note": ""}
+
+
 def test_what_was_not_measured_is_said_to_be(tmp_path):
     questions = {"ladder": "What helps?", "parts": "What costs?"}
     assert repr(Measured(questions, tmp_path / "none")) == (
         "Not measured yet, for lack of a card: What helps? What costs?"
     )
-    table = {
-        "caption": "Steps",
-        "columns": ["step", "ms"],
-        "rows": [["tiles", None]],
-        "note": "An A100.",
-    }
+    table = of("Steps", ["step", "ms"], [["tiles", None]])
     (tmp_path / "flash_cpu.json").write_text(json.dumps({"rows": []}))
     (tmp_path / "flash_a100.json").write_text(json.dumps({"tables": {"ladder": table}}))
     text = Measured(questions, tmp_path)._repr_markdown_()
@@ -93,18 +91,8 @@ def test_what_was_not_measured_is_said_to_be(tmp_path):
 
 def test_what_was_measured_becomes_curves_and_bars(tmp_path):
     questions = {"ladder": "What helps?", "speed_by_length": "From where on?"}
-    ladder = {
-        "caption": "Steps",
-        "columns": ["step", "64"],
-        "rows": [["tiles", 3.0], ["more", None]],
-        "note": "",
-    }
-    speed = {
-        "caption": "Speed",
-        "columns": ["length", "A"],
-        "rows": [[512, 1.0], [1024, None]],
-        "note": "",
-    }
+    ladder = of("Steps", ["step", "64"], [["tiles", 3.0], ["more", None]])
+    speed = of("Speed", ["length", "A"], [[512, 1.0], [1024, None]])
     assert isinstance(charts(questions, tmp_path), Measured)
     tables = {"tables": {"ladder": ladder, "speed_by_length": speed}}
     (tmp_path / "flash_a100.json").write_text(json.dumps(tables))
@@ -116,57 +104,37 @@ def test_what_was_measured_becomes_curves_and_bars(tmp_path):
     assert "Steps: 2 rows" in figure.alt
 
 
-def test_the_chapter_asks_for_tables_that_the_benchmark_makes(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    tables = importlib.import_module("gpu.tables").tables
+def test_the_chapter_asks_for_tables_that_the_benchmark_makes(tmp_path):
+    (tables,) = (module.tables for module in gpu("tables"))
     made = set(re.findall(r'^        "(\w+)":', inspect.getsource(tables), re.MULTILINE))
-    page = cells(ROOT / "chapters" / "11_flash_gpu.ipynb", "code")
-    asked = [
-        name
-        for x in page
-        for name in re.findall(r'^    "(\w+)": "[^"]*\?"', x.source, re.MULTILINE)
-    ]
+    page = "\n".join(cell.source for cell in PAGE)
+    asked = re.findall(r'^    "(\w+)": "[^"]*\?"', page, re.MULTILINE)
     assert len(asked) == len(set(asked)) >= 9
     assert set(asked) <= made
-    times, names = (1.0, 0.9, 1.1), ("ladder", "speed_by_length", "memory_by_length")
     found = {
-        ("ladder", "+ powers of 2", (128, True)): times,
-        ("speed_by_length", 8192, "triton"): times,
+        ("ladder", "+ powers of 2", (128, True)): MS,
+        ("speed_by_length", 8192, "triton"): MS,
         ("memory_by_length", 8192, "triton"): 256.0,
     }
-    machine = dict.fromkeys(("card", "driver", "torch", "triton", "cuda", "python", "date"), "1")
-    content = json.dumps({"tables": tables(found, machine)})
+    content = json.dumps({"tables": tables(found, MACHINE)})
     (tmp_path / "flash_1.json").write_text(content, encoding="utf-8")
-    assert isinstance(charts(dict.fromkeys(names, "?"), tmp_path), Figure)
+    assert isinstance(charts({name: "?" for name, *_ in found}, tmp_path), Figure)
 
 
 def test_on_a_t4_torch_and_tiled_run_and_the_kernels_say_why_they_do_not(monkeypatch, capsys):
     """The cells for a card, on a CPU that is made to look like a T4."""
-    event = type("Event", (), {"record": lambda _: None, "elapsed_time": lambda *_: 1.0})
-    for name, answer in {
-        "is_available": True,
-        "get_device_name": "Tesla T4",
-        "get_device_capability": (7, 5),
-        "memory_allocated": 0,
-        "max_memory_allocated": 0,
-        "reset_peak_memory_stats": None,
-        "synchronize": None,
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, lambda *_, _answer=answer: _answer)
-    monkeypatch.setattr(torch.cuda, "Event", lambda **_: event())
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    put(monkeypatch, "Tesla T4", (7, 5))
     monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
     monkeypatch.setattr(cards, "DEVICE", "cpu")
     monkeypatch.delenv("TRITON_INTERPRET")
-    page = cells(ROOT / "chapters" / "11_flash_gpu.ipynb", "code")
-    (imports,) = (x for x in page if "sdpa_kernel\n" in x.source)
-    (start,) = (x for x in page if "cards.found()\n" in x.source)
+    (imports,) = (x for x in PAGE if "sdpa_kernel\n" in x.source)
+    (start,) = (x for x in PAGE if "cards.found()\n" in x.source)
     names = {}
-    for cell in (imports, start, *(x for x in page if "gpu" in tags(x))):
+    for cell in (imports, start, *(x for x in PAGE if "gpu" in tags(x))):
         exec(cell.source.replace("(1024, 4096)", "(16, 32)").replace("512", "32"), names)
     said = capsys.readouterr().out
     assert said.startswith("Tesla T4, compute capability 7.5")
     for name in ("MATH", "tiled"):
-        assert len(re.findall(rf"  {name} +1\.00 ms", said)) == 2, said
+        assert len(re.findall(rf"  {name} +2\.00 ms", said)) == 2, said
     assert said.count("cannot run: backend='triton' needs an Ampere card") == 2, said
     assert said.endswith("backend=None takes 'tiled'\n")

@@ -1,34 +1,18 @@
 """Which card is here, how fast something runs on it, and programs that Triton interprets."""
 
-from types import SimpleNamespace
+from functools import partial
 
 import pytest
 import torch
+from support.cards import put
 
 from attncourse.lab import cards, interpreter
 
 
 @pytest.fixture
 def card(monkeypatch):
-    """``card(name, capability)`` puts that card into this machine; its clock says 1 ms, 2 ms, 3 ms."""
-
-    def put(name: str, capability: tuple[int, int]) -> None:
-        clock = iter(range(10_000))
-        event = SimpleNamespace(record=lambda: None, elapsed_time=lambda _: next(clock) % 3 + 1)
-        monkeypatch.setattr(torch.version, "cuda", "13.0")
-        for function, answer in {
-            "is_available": True,
-            "get_device_name": name,
-            "get_device_capability": capability,
-            "memory_allocated": 2**20,
-            "max_memory_allocated": 5 * 2**20,
-            "reset_peak_memory_stats": None,
-            "synchronize": None,
-            "Event": event,
-        }.items():
-            monkeypatch.setattr(torch.cuda, function, lambda *_, _answer=answer, **__: _answer)
-
-    return put
+    """``card(name, capability)`` puts that card into this machine."""
+    return partial(put, monkeypatch)
 
 
 def test_three_machines_are_told_apart(card, monkeypatch):
@@ -57,9 +41,8 @@ def test_figures_of_the_makers_fit_together():
     for name, x in cards.CARDS.items():
         assert x.registers * x.multiprocessors < 2**20 * x.cache, name
         assert 400 < 2 * x.tflops / x.bandwidth < 600, name
-    assert cards.CARDS["H200"]._replace(memory=80, bandwidth=3.35, source="") == cards.CARDS[
-        "H100"
-    ]._replace(source="")
+    h100, h200 = (cards.CARDS[name]._replace(source="") for name in ("H100", "H200"))
+    assert h200._replace(memory=80, bandwidth=3.35) == h100
 
 
 def program():

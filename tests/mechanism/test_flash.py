@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from support.cards import put
 
 from attncourse.variants.flash import backends, flash_attention
 from attncourse.variants.flash.compiled import imagined_card
@@ -38,12 +39,7 @@ def with_triton(monkeypatch):
 def card(monkeypatch, with_triton, bare):
     """Pretends that there is a GPU, one of `CARDS`, and that an `on_card` tensor is on it."""
 
-    def choose(name):
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: CARDS[name][0])
-        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: name)
-
-    return choose
+    return lambda name: put(monkeypatch, name, CARDS[name][0])
 
 
 class OnCard(torch.Tensor):
@@ -111,9 +107,7 @@ def test_what_no_kernel_takes_runs_tiled(card, width, dtype, mask):
     mask = torch.ones(1, 1, dtype=torch.bool) if mask else None
     assert backends.choose(None, x, x, mask) == "tiled"
     for backend in ("triton", "hopper"):
-        with pytest.raises(
-            RuntimeError, match=r"needs (heads from 16|one of torch|attn_mask=None)"
-        ):
+        with pytest.raises(RuntimeError, match="needs (heads from 16|one of torch|attn_mask=None)"):
             backends.choose(backend, x, x, mask)
 
 
@@ -141,11 +135,9 @@ def test_inputs_left_on_the_cpu_are_named(card):
 
 def test_the_package_works_without_triton():
     code = (
-        "import sys; sys.modules['triton'] = None\n"
-        "import torch\n"
+        "import sys, torch; sys.modules['triton'] = None\n"
         "from attncourse.variants.flash import flash_attention\n"
-        "x = torch.randn(1, 2, 3, 16)\n"
-        "print(flash_attention(x, x, x, return_aux=True)[1].backend)"
+        "print(flash_attention(*[torch.randn(1, 2, 3, 16)] * 3, return_aux=True)[1].backend)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["tiled"]
@@ -153,8 +145,6 @@ def test_the_package_works_without_triton():
 
 def test_compiling_for_an_imagined_card_names_what_is_missing(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    with (
-        pytest.raises(RuntimeError, match=r"needs .*(without TRITON_INTERPRET|not installed)"),
-        imagined_card((9, 0)),
-    ):
+    needs = "needs .*(without TRITON_INTERPRET|not installed)"
+    with pytest.raises(RuntimeError, match=needs), imagined_card((9, 0)):
         pass
