@@ -4,6 +4,7 @@ AXES = {
     "b": "sample", "h": "head", "g": "KV head", "n": "query", "m": "key", "t": "token",
     "d": "feature", "e": "feature", "w": "feature", "i": "row", "j": "column", "c": "column",
     "p": "position", "r": "row", "l": "layer", "k": "part", "u": "pair", "x": "entry",
+    "s": "step", "q": "query piece", "y": "key piece",
 }  # fmt: skip
 
 

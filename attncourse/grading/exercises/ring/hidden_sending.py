@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import torch
 
-from attncourse.grading.exercise import Case, Counts, Exercise, Mistake, seeded
+from attncourse.grading.exercise import Case, Counts, Exercise, seeded
 from attncourse.grading.explain.probes import doubled
 
 
@@ -52,33 +52,10 @@ def right(num_heads, num_kv_heads, head_dim, flops_per_second, bytes_per_second)
     return -(-sent * flops_per_second // (computed * bytes_per_second))
 
 
-def exact(h, g, d, speed, wide, sent=12, done=5):
-    """Without rounding, from other counts."""
-    return Fraction(sent * g * speed, done * h * wide)
-
-
-def counted(sent=12, done=5):
-    return lambda *given: math.ceil(exact(*given, sent=sent, done=done))
-
-
 EXERCISE = Exercise(
     name="hidden_sending",
     answer="hidden_from",
     judge=Counts(definition, cases),
     right=right,
     explain=(doubled(8, 4, 64, 10**12, 10**6),),
-    ideas=[
-        Mistake("These are the bytes of the forward step: keys and values. Backward, the gradients "
-                "of both travel along.", counted(4)),
-        Mistake("These are the FLOPs of the forward step, two products; backward there are five.",
-                counted(12, 2)),
-        Mistake("Backward is counted as four products; the scores are computed again, which makes "
-                "five.", counted(12, 4)),
-        Mistake("This is half the number: keys, values and both gradients travel, and under the "
-                "causal mask a zigzag step computes half of all pairs.", counted(12, 10)),
-        Mistake("The number is rounded to the nearest one; the smallest that suffices is the next "
-                "one up.", lambda *given: round(exact(*given))),
-        Mistake("The number is not rounded; tokens are whole.",
-                lambda *given: float(exact(*given))),
-    ],
-)  # fmt: skip
+)

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
 
 NONE = -math.inf
 
@@ -12,14 +12,14 @@ NONE = -math.inf
 def definition(outputs, lses):
     """Row by row: the parts that have seen a key, weighted by exp(lse - the largest of them)."""
     merged, lse = torch.zeros_like(outputs[0]), torch.full_like(lses[0], NONE)
-    for row in torch.cartesian_prod(*(torch.arange(k) for k in lses.shape[1:])).tolist():
-        at, seen = tuple(row), [p for p in range(len(lses)) if lses[(p, *row)] != NONE]
+    for row in torch.cartesian_prod(*map(torch.arange, lse.shape)).tolist():
+        seen = [part for part in range(len(lses)) if lses[part, *row] > NONE]
         if seen:
-            top = max(lses[(p, *row)] for p in seen)
-            each = [torch.exp(lses[(p, *row)] - top) for p in seen]
-            parts = zip(each, seen, strict=True)
-            merged[at] = sum(w * outputs[(p, *row)] for w, p in parts) / sum(each)
-            lse[at] = top + torch.log(sum(each))
+            top = max(lses[part, *row] for part in seen)
+            each = {part: torch.exp(lses[part, *row] - top) for part in seen}
+            total = sum(each.values())
+            merged[*row] = sum(w * outputs[part, *row] for part, w in each.items()) / total
+            lse[*row] = top + torch.log(total)
     return merged, lse
 
 
@@ -41,7 +41,7 @@ def cases(seed: int) -> list[Case]:
     g, found = seeded(seed), []
     for what, (p, b, h, n, e), loud, add, empty in CALLS:
         shapes = (p, b, h, n, e), (b, h, n), (p, b, h, n)
-        outputs, shared, own = (torch.randn(shape, generator=g) for shape in shapes)
+        outputs, shared, own = normal(g, *shapes)
         lses = (loud if loud > 2 else 0) * shared + 2 * own + add
         hidden = torch.rand(lses.shape, generator=g) < empty
         if empty:  # one row is empty in all parts, one in none
@@ -56,10 +56,8 @@ def cases(seed: int) -> list[Case]:
 
 @Dataflow
 def right(outputs, lses):
-    kept = yield (
-        "the outputs of the parts, 0 where one is empty",
-        outputs.masked_fill((lses == NONE)[..., None], 0),
-    )
+    kept = outputs.masked_fill((lses == NONE)[..., None], 0)
+    kept = yield "the outputs of the parts, 0 where one is empty", kept
     top = yield "the largest lse of the rows", lses.amax(0)
     shift = yield "the lse that are subtracted", top.masked_fill(top == NONE, 0)
     each = yield "the exponentials exp(lse - largest)", torch.exp(lses - shift)
@@ -75,8 +73,4 @@ EXERCISE = Exercise(
     axes=("b h n e", "b h n"),
     results=("the output", "the lse"),
     measures=("gradients",),
-    ideas=[
-        right.but("The outputs are added up; each is a mean already, so their shares must add up "
-                  "to 1.", "the shares of the parts", torch.ones_like),
-    ],
-)  # fmt: skip
+)

@@ -2,7 +2,7 @@
 
 import torch
 
-from attncourse.grading.exercise import Calls, Case, Exercise, Mistake, seeded
+from attncourse.grading.exercise import Calls, Case, Exercise, seeded
 from attncourse.grading.explain.kinds import kinds
 
 SKIPPED, DIAGONAL, WHOLE = 0, 1, 2
@@ -31,29 +31,27 @@ def cases(seed: int) -> list[Case]:
     return [Case(f"rank {r} of {w}", (r, w), gradients=False) for r, w in pairs]
 
 
-def right(rank, world, holds=lambda r, w: (r, 2 * w - 1 - r), source=lambda r, s, w: (r - s) % w):
-    """By comparison of the pieces; a mistake has other pieces, or those of another rank."""
+def right(rank, world):
     found = torch.zeros(world, 2, 2, dtype=torch.int64)
     for step in range(world):
-        for b, key in enumerate(holds(source(rank, step, world), world)):
-            for a, query in enumerate(holds(rank, world)):
+        source = (rank - step) % world
+        for a, query in enumerate((rank, 2 * world - 1 - rank)):
+            for b, key in enumerate((source, 2 * world - 1 - source)):
                 found[step, a, b] = (key < query) + (key <= query)
     return found
 
 
 def rules(expected, seen, rank, world):
-    """Why a pair of pieces is skipped, cut or whole; in brackets step, queries and keys."""
-    pieces = "pieces r and 2 * world - 1 - r, and at step s arrive those of rank r - s"
-    for kind, says in (
-        (DIAGONAL, "a piece that meets itself is 1: a token reads itself, and half is hidden"),
-        (SKIPPED, "a piece of later keys is skipped, 0"),
-        (WHOLE, "a piece of earlier keys is read as a whole, 2"),
-    ):
-        yield f"{says}, with {pieces}", expected == kind
-
-
-def of(says, **changes):
-    return Mistake(says, lambda rank, world: right(rank, world, **changes))
+    """Own pieces and those that arrive; in brackets stand step, piece of queries, piece of keys."""
+    first = torch.arange(world)[:, None, None] == 0
+    sent = "pieces r and 2 * world - 1 - r meet those of rank r - s"
+    for steps, which in ((first, "the own pieces meet at step 0"), (~first, sent)):
+        for mark, says in (
+            (DIAGONAL, "a piece that meets itself is 1, for half of it is hidden"),
+            (SKIPPED, "a piece of later keys is skipped, 0"),
+            (WHOLE, "a piece of earlier keys is read as a whole, 2"),
+        ):
+            yield f"{which}, and {says}", steps & (expected == mark)
 
 
 EXERCISE = Exercise(
@@ -61,16 +59,6 @@ EXERCISE = Exercise(
     answer="schedule",
     judge=Calls(definition, cases, gradients=False),
     right=right,
-    axes=("s n m",),
+    axes=("s q y",),
     explain=(kinds(rules),),
-    ideas=[
-        of("Every machine holds two neighbouring pieces, 2r and 2r + 1; zigzag gives it an early "
-           "and a late one.", holds=lambda r, w: (2 * r, 2 * r + 1)),
-        of("Rank r holds the pieces r and r + world; the second one counts from the end: "
-           "2 * world - 1 - r.", holds=lambda r, w: (r, r + w)),
-        of("The keys come from the other side: at step s they are those of rank r - s.",
-           source=lambda r, s, w: (r + s) % w),
-        Mistake("Queries and keys are exchanged: [step, a, b] has the piece of queries first.",
-                lambda r, w: right(r, w).mT),
-    ],
-)  # fmt: skip
+)
