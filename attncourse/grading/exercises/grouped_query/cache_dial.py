@@ -1,7 +1,7 @@
 """Exercise cache_dial: the largest number of key/value heads whose cache fits."""
 
 from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Asked, Exercise, Mistake, Number
+from attncourse.grading.exercise import Asked, Exercise, Number
 
 LAYERS, NUM_HEADS, HEAD_DIM = 80, 64, 128
 BATCH, LENGTH, BYTES = 8, 16_384, 2
@@ -38,14 +38,4 @@ EXERCISE = Exercise(
     right=largest(),
     explain=(memory_of,),
     asks_for="number",
-    ideas=[
-        Mistake(says, heads)
-        for says, heads in (
-            ("20 heads is what fits when keys or values are forgotten, or a byte; and 20 does not "
-             "divide 64.", 20),
-            ("That is the cache in GiB; asked is the number of KV heads.", 40),
-            ("That is how many times the cache of multi-head attention is larger than the memory; "
-             "asked is the number of KV heads.", 6.4),
-        )
-    ],
-)  # fmt: skip
+)

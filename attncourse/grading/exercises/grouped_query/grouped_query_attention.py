@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from attncourse.grading.answer import as_answer
-from attncourse.grading.exercise import Calls, Described, Exercise, Given, Mistake, Recipe
+from attncourse.grading.exercise import Calls, Described, Exercise, Given, Recipe
 from attncourse.grading.inputs import alternating, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 
@@ -52,33 +52,12 @@ def folded(heads, matrix):
     return rows.unflatten(2, (-1, heads.size(2))).flatten(1, 2)
 
 
-def averaged(heads, key):
-    """Each head of a group becomes the mean of all of them."""
-    groups = heads.unflatten(1, (key.size(1), -1))
-    return groups.mean(2, keepdim=True).expand_as(groups).flatten(1, 2)
-
-
 ALL = Recipe(
     Given,
     score=lambda x: folded(x.query, x.key.mT),
     mix=lambda weights, x: folded(weights, x.value),
 )
 RIGHT = replace(ALL, answer=lambda output, *made: output)
-
-
-def ideas(right: Recipe) -> list[Mistake]:
-    """Other ways to share keys, which show in no map."""
-    return [
-        right.but(
-            "The queries or scores of a group are averaged before the softmax; each query head has "
-            "scores and an output of its own.",
-            score=lambda x: folded(averaged(x.query, x.key), x.key.mT),
-        ),
-        right.but(
-            "The KV heads of all groups are averaged; head h reads KV head h // (H / G).",
-            given=lambda q, k, v: Given(q, *(x.mean(1, keepdim=True).expand_as(x) for x in (k, v))),
-        ),
-    ]
 
 
 EXERCISE = Exercise(
@@ -97,7 +76,6 @@ EXERCISE = Exercise(
         "group into its queries.",
     ),
     right=RIGHT,
-    ideas=ideas(RIGHT),
     axes=("b h n e",),
     measures=("gradients", "memory"),
 )

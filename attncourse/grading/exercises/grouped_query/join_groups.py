@@ -3,7 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Exercise, Mistake, normal, seeded
+from attncourse.grading.exercise import Calls, Case, Exercise, normal, seeded
 from attncourse.grading.explain.places import moved
 
 
@@ -44,14 +44,4 @@ EXERCISE = Exercise(
     axes=("b t d",),
     explain=(moved("heads"),),
     measures=("gradients",),
-    ideas=[  # heads is (b, g, r, n, d), and read row by row
-        Mistake(says, lambda x, axes=axes: x.permute(*axes).reshape(len(x), x.size(3), -1))
-        for says, axes in (
-            ("The groups still stand before the positions when the memory is read, so positions "
-             "mix. This is the code as found: move the positions in front of the groups.",
-             (0, 1, 3, 2, 4)),
-            ("The groups come behind the heads of a group, so the heads stand in strided order.",
-             (0, 3, 2, 1, 4)),
-        )
-    ],
-)  # fmt: skip
+)

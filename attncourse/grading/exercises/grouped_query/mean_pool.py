@@ -2,7 +2,7 @@
 
 import torch
 
-from attncourse.grading.exercise import Calls, Case, Exercise, Mistake, normal, seeded
+from attncourse.grading.exercise import Calls, Case, Exercise, normal, seeded
 from attncourse.grading.explain.mixtures import sums_of_rows
 
 
@@ -45,8 +45,4 @@ EXERCISE = Exercise(
     axes=("r",),
     explain=(sums_of_rows("x"),),
     measures=("gradients",),
-    ideas=[
-        Mistake("The columns of the matrix are cut into heads; heads are rows.",
-                lambda x, *heads: right(x.mT, *heads).mT),
-    ],
-)  # fmt: skip
+)

@@ -1,20 +1,20 @@
 """Exercise repair_no_softmax: the heads of a group are added up, and the softmax is forgotten."""
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Exercise, Mistake
-from attncourse.grading.exercises.grouped_query.grouped_query_attention import (
-    ALL,
-    CASES,
-    averaged,
-    ideas,
-)
+from attncourse.grading.exercise import Asked, Calls, Exercise
+from attncourse.grading.exercises.grouped_query.grouped_query_attention import ALL, CASES
 
 
-def as_found(query, key, value):
-    """The code that is to be repaired."""
-    groups = query.unflatten(1, (-1, key.size(1)))  # strided
-    scores = (groups @ key[:, None].mT).sum(1)
-    return scores @ value, scores
+def alike(asked: Asked) -> str:
+    """Have all query heads of a group the same weights?"""
+    for call in asked.shaped:
+        right, seen = (x[1].unflatten(1, (call.case.args[1].size(1), -1)) for x in call[2:])
+        if (seen == seen[:, :, :1]).all() and not (right == right[:, :, :1]).all():
+            return (
+                f"In the call '{call.label}' all query heads that share a KV head have the same "
+                "weights; each has a query, and so weights, of its own."
+            )
+    return ""
 
 
 EXERCISE = Exercise(
@@ -24,17 +24,6 @@ EXERCISE = Exercise(
     right=ALL,
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
+    explain=(alike,),
     measures=("gradients",),
-    ideas=[
-        Mistake(
-            "This is the code as found, or computes the same: all four faults are still there.",
-            as_found,
-        ),
-        ALL.but(
-            "The weights of a group are averaged and the result is copied to its heads; each head "
-            "has weights of its own.",
-            finish=lambda w, x: averaged(w, x.key),
-        ),
-        *ideas(ALL),
-    ],
 )

@@ -16,12 +16,11 @@ SIZES = (  # special, embed_dim and heads and KV heads, samples and tokens, how 
 )
 
 
-def parts(layer, embed_dim, num_heads, num_kv_heads, made=lambda heads, kv_heads: kv_heads):
-    """``made`` is the number of heads of keys and of values that are projected."""
+def parts(layer, embed_dim, num_heads, num_kv_heads):
     layer.num_heads, layer.num_kv_heads = num_heads, num_kv_heads
     layer.head_dim = embed_dim // num_heads
-    width = made(num_heads, num_kv_heads) * layer.head_dim
     layer.q_proj, layer.out_proj = (nn.Linear(embed_dim, embed_dim) for _ in "qo")
+    width = num_kv_heads * layer.head_dim
     layer.k_proj, layer.v_proj = (nn.Linear(embed_dim, width) for _ in "kv")
 
 
@@ -35,9 +34,9 @@ def repeated(x, layer):
     return x.repeat_interleave(layer.num_heads // x.size(1), 1)
 
 
-def given(layer, x, is_causal=False, project=projected, repeat=repeated):
-    q, *kv = project(layer, x)
-    return Given(q, *(repeat(t, layer) for t in kv), 0 if is_causal else None, rest=layer)
+def given(layer, x, is_causal=False):
+    q, *kv = projected(layer, x)
+    return Given(q, *(repeated(t, layer) for t in kv), 0 if is_causal else None, rest=layer)
 
 
 RIGHT = LayerRecipe(given, answer=lambda o, w, s, x: x.rest.out_proj(merge(o)), parts=parts)
@@ -66,8 +65,4 @@ EXERCISE = Exercise(
     axes=("b t d",),
     asks_for="layer",
     measures=("gradients", "parameters"),
-    ideas=[
-        RIGHT.but("The heads are joined without a transpose, so positions mix.",
-                  answer=lambda o, w, s, x: x.rest.out_proj(o.reshape(len(o), o.size(2), -1))),
-    ],
-)  # fmt: skip
+)

@@ -1,7 +1,7 @@
 """Exercise who_reads_whom: the key/value head of each query head."""
 
 from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Asked, Exercise, Mistake, Number
+from attncourse.grading.exercise import Asked, Exercise, Number
 
 NUM_HEADS, NUM_KV_HEADS = 12, 4
 HEADS, EACH = range(NUM_HEADS), NUM_HEADS // NUM_KV_HEADS
@@ -44,14 +44,4 @@ EXERCISE = Exercise(
     right=readers(),
     explain=(reading,),
     asks_for="number",
-    ideas=[
-        Mistake(says, [rule(h) for h in HEADS])
-        for says, rule in (
-            ("This is the strided order, h % 4; neighbours share a KV head: h // 3.",
-             lambda h: h % 4),
-            ("The number of groups and the size of a group are swapped: 12 heads in 4 groups are "
-             "3 to a group.", lambda h: h // 4),
-            ("h is divided by 3, but not rounded down: h // 3.", lambda h: h / 3),
-        )
-    ],
-)  # fmt: skip
+)

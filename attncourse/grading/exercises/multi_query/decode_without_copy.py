@@ -4,10 +4,9 @@ from functools import partial
 
 from attncourse import spec
 from attncourse.grading.answer import as_answer
-from attncourse.grading.exercise import Calls, Described, Exercise
+from attncourse.grading.exercise import Calls, Described, Exercise, Given, Recipe
 from attncourse.grading.inputs import alternating, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
-from attncourse.grading.recipe import Given, Recipe, triangle
 
 
 def alternating_heads(query, key):
@@ -62,9 +61,4 @@ EXERCISE = Exercise(
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     measures=("memory",),
-    ideas=[
-        RIGHT.but("is_causal counts the folded heads as positions: head h then reads tokens 0 to "
-                  "h; it may read all.",
-                  given=lambda q, k, v: Given(q, k, v, triangle(q.size(1), k.size(2), 0)[:, None])),
-    ],
-)  # fmt: skip
+)

@@ -2,12 +2,10 @@
 
 from functools import partial
 
-import torch
-
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Exercise, Mistake
+from attncourse.grading.exercise import Calls, Exercise, Given, Recipe
 from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
-from attncourse.grading.recipe import Given, Recipe, triangle
+from attncourse.grading.recipe import triangle
 
 
 def definition(query, key, value, is_causal):
@@ -39,17 +37,11 @@ def given(query, key, value, is_causal):
 RIGHT = Recipe(given)
 
 
-def mask_of_folded_rows(query, key, value, is_causal):
-    h, n, m = *query.shape[1:3], key.size(1)
-    scores = query.flatten(1, 2) @ key.mT / query.size(-1) ** 0.5
-    visible = triangle(h * n, m, 0) if is_causal else triangle(h * n, m, m)
-    weights = scores.masked_fill(~visible, -torch.inf).softmax(-1)
-    return (weights @ value).unflatten(1, (h, n)), weights.unflatten(1, (h, n))
-
-
-def laid_side_by_side(query, key, value, is_causal):
-    k, v = (x.repeat(query.size(1), 1, 1).unflatten(0, query.shape[:2]) for x in (key, value))
-    return Given(query, k, v, 0 if is_causal else None)
+def folded(query, key, value, is_causal):
+    """The mask that is_causal gives to the rows of all heads, one below the other."""
+    h, n = query.shape[1:3]
+    mask = triangle(h * n, key.size(1), 0).unflatten(0, (h, n)) if is_causal else None
+    return Given(query, key[:, None], value[:, None], mask)
 
 
 EXERCISE = Exercise(
@@ -59,9 +51,12 @@ EXERCISE = Exercise(
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     ideas=[
-        Mistake("The causal mask counts the folded rows: the second head starts at row n, so it "
-                "sees n keys more. Repeat the mask of one head.", mask_of_folded_rows),
-        RIGHT.but("repeat(heads, 1, 1) lays the samples side by side, so heads read other samples.",
-                  given=laid_side_by_side),
+        RIGHT.but("The causal mask counts the folded rows: the second head starts at row n, so it "
+                  "sees n keys more. Repeat the mask of one head.", given=folded),
+        RIGHT.but("Keys and values are copied batch after batch, as repeat(heads, 1, 1) does it: "
+                  "heads read other samples.",
+                  given=lambda q, k, v, causal: Given(
+                      q, *(x.repeat(q.size(1), 1, 1).unflatten(0, q.shape[:2]) for x in (k, v)),
+                      0 if causal else None)),
     ],
 )  # fmt: skip

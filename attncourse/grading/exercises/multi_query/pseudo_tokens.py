@@ -3,10 +3,10 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Case, Exercise
+from attncourse.grading.exercise import Case, Exercise, Given
 from attncourse.grading.layer_recipe import LayerRecipe, merge, split
 from attncourse.grading.layers_judge import Layers, draw, far_apart
-from attncourse.grading.recipe import Given, triangle
+from attncourse.grading.recipe import triangle
 
 SIZES = (  # special, embed_dim and num_heads, samples and tokens, how loud
     ("", (20, 4), (3, 6), 1),
@@ -17,10 +17,10 @@ SIZES = (  # special, embed_dim and num_heads, samples and tokens, how loud
 )
 
 
-def parts(layer, embed_dim, num_heads, kv_heads=lambda heads: 1):
+def parts(layer, embed_dim, num_heads):
     layer.num_heads, layer.head_dim = num_heads, embed_dim // num_heads
     layer.q_proj = torch.nn.Linear(embed_dim, embed_dim)
-    layer.kv_proj = torch.nn.Linear(embed_dim, 2 * kv_heads(num_heads) * layer.head_dim)
+    layer.kv_proj = torch.nn.Linear(embed_dim, 2 * layer.head_dim)
     layer.out_proj = torch.nn.Linear(embed_dim, embed_dim)
 
 
@@ -28,10 +28,9 @@ def halves(layer, x):
     return layer.kv_proj(x).chunk(2, dim=-1)
 
 
-def given(layer, x, attn_mask=None, kv=halves, mask=lambda m: m):
+def given(layer, x, attn_mask=None, kv=halves):
     k, v = (t[:, None] for t in kv(layer, x))
-    visible = None if attn_mask is None else mask(attn_mask)
-    return Given(split(layer.q_proj(x), layer.num_heads), k, v, visible, rest=layer)
+    return Given(split(layer.q_proj(x), layer.num_heads), k, v, attn_mask, rest=layer)
 
 
 def answer(output, weights, scores, x):
@@ -72,11 +71,7 @@ EXERCISE = Exercise(
     asks_for="layer",
     measures=("gradients", "parameters"),
     ideas=[
-        RIGHT.but(f"{says}; the first head_dim rows of kv_proj make the key.", **RIGHT.reads(kv=kv))
-        for says, kv in (
-            ("The values are taken first", lambda layer, x: halves(layer, x)[::-1]),
-            ("Keys and values are interleaved",
-             lambda layer, x: [layer.kv_proj(x)[..., k::2] for k in (0, 1)]),
-        )
+        RIGHT.but("The values are taken first; the first head_dim rows of kv_proj make the key.",
+                  **RIGHT.reads(kv=lambda layer, x: halves(layer, x)[::-1])),
     ],
 )  # fmt: skip

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Asked, Exercise, Mistake, Number
+from attncourse.grading.exercise import Asked, Exercise, Number
 
 EMBED_DIM, NUM_HEADS, TOKENS, HEAD_DIM = 512, 8, 1024, 64
 
@@ -31,9 +31,7 @@ WHY = (
     "FLOPs: each of the 8 query heads still scores every key and mixes every value.",
     "Scores: each of the 8 query heads still has a table of its own.",
 )
-ROUNDED = (
-    "Parameters: two decimals are asked, and the third is 7, so that the second is rounded up."
-)
+ROUNDED = "Parameters: two decimals are asked; the third is 7, so that the second is rounded up."
 
 
 def wrong_factors(asked: Asked) -> str:
@@ -44,6 +42,8 @@ def wrong_factors(asked: Asked) -> str:
     apart = (found.value - right).abs() > 0.005
     if apart.any() and (found.value.sort().values - right.sort().values).abs().max() <= 0.005:
         return "The four numbers are right, but stand in another order."
+    if (found.value * right - 1).abs().max() < 0.02:
+        return "This is multi-query divided by multi-head; the other way round is asked."
     rounded = apart[1] and (found.value[1] - right[1]).abs() < 0.05
     says = (WHY[0], ROUNDED if rounded else WHY[1], *WHY[2:])
     return " ".join(x for wrong, x in zip(apart, says, strict=True) if wrong)
@@ -56,10 +56,4 @@ EXERCISE = Exercise(
     right=factors(),
     explain=(wrong_factors,),
     asks_for="number",
-    ideas=[
-        Mistake("Keys and values both shrink by 8; together they shrink by 8 as well, not by 16.",
-                (16, 16 / 9, 1, 1)),
-        Mistake("This is multi-query divided by multi-head; the other way round is asked.",
-                (1 / 8, 9 / 16, 1, 1)),
-    ],
-)  # fmt: skip
+)
