@@ -6,14 +6,13 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, seeded
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
 from attncourse.grading.explain.leaks import leaked
-from attncourse.grading.recipe import triangle
 
 
 def future(n, m):
     """Which keys come later than the query: the n queries are the last of m tokens."""
-    return ~triangle(n, m, m - n)
+    return torch.ones(n, m, dtype=torch.bool).triu(m - n + 1)
 
 
 def definition(scores, kernel):
@@ -46,16 +45,14 @@ def positive(kernel):
 def cases(seed: int) -> list[Case]:
     g, found = seeded(seed), []
     for what, (b, h, n, m, c_q, c_k) in CALLS:
-        scores = 2 * torch.randn(b, h, n, m, generator=g)
-        kernel = torch.randn(h, c_q, c_k, generator=g)
-        kernel = kernel + 0.3 * kernel.sign()  # no weight is nearly 0
+        scores, kernel = normal(g, (b, h, n, m), (h, c_q, c_k))
+        scores, kernel = 2 * scores, kernel + 0.3 * kernel.sign()  # no weight is nearly 0
         if what.startswith("the same"):
             given, kernel = found[0].args
             scores = torch.where(future(n, m), scores, given)
         if "single" in what:
-            i = int(torch.randint(11, 13, (), generator=g))
             scores = torch.zeros(b, h, n, m)
-            scores[:, :, i, i - 4] = 1.0
+            scores[:, :, 12, 8] = 1.0
         if "below" in what:
             scores, kernel = -1.5e8 - 1e7 * scores.abs(), positive(kernel)
         found.append(Case(what, (scores, kernel), gradients="last 4" in what or "larger" in what))
@@ -66,11 +63,9 @@ def cases(seed: int) -> list[Case]:
 def right(scores, kernel):
     (heads, c_q, c_k), later = kernel.shape, future(*scores.shape[2:])
     past = yield "the scores with 0 in the future", scores.masked_fill(later, 0.0)
-    around = yield (
-        "the scores with zeros above and beside",
-        F.pad(past, (c_k // 2, c_k // 2, c_q - 1, 0)),
-    )
-    slid = yield "the convolved scores", F.conv2d(around, kernel[:, None], groups=heads)
+    wide = F.pad(past, (c_k // 2, c_k // 2, c_q - 1, 0))
+    wide = yield "the scores with zeros above and beside", wide
+    slid = yield "the convolved scores", F.conv2d(wide, kernel[:, None], groups=heads)
     return slid.masked_fill(later, -math.inf).softmax(-1)
 
 
@@ -82,17 +77,4 @@ EXERCISE = Exercise(
     axes=("b h n m",),
     measures=("gradients",),
     explain=(leaked(None, "scores of the future"),),
-    ideas=[
-        Mistake(
-            "The softmax comes before the convolution; here the scores are convolved, and then "
-            "become weights.",
-            lambda s, k: (
-                F.conv2d(
-                    F.pad(s.masked_fill(later := future(*s.shape[2:]), -math.inf).softmax(-1),
-                          (k.size(2) // 2, k.size(2) // 2, k.size(1) - 1, 0)),
-                    k[:, None], groups=len(k),
-                ).masked_fill(later, 0.0)
-            ),
-        ),
-    ],
-)  # fmt: skip
+)

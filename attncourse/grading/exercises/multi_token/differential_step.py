@@ -1,12 +1,11 @@
 """Exercise differential_step: the second head of a pair is subtracted from the first."""
 
 import math
-from functools import partial
 
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
 
 
 def definition(query, key, value, lam, visible):
@@ -39,19 +38,13 @@ def cases(seed: int) -> list[Case]:
 
 
 @Dataflow
-def right(
-    query, key, value, lam, visible,
-    one=lambda maps: maps[:, ::2], other=lambda maps: maps[:, 1::2],
-):  # fmt: skip
+def right(query, key, value, lam, visible):
     products = yield "the products of queries and keys", query @ key.mT
     scores = yield "the scaled scores", products / math.sqrt(query.size(-1))
-    hidden = yield (
-        "the scores with minus infinity where nothing is visible",
-        scores.masked_fill(~visible, -math.inf),
-    )
+    hidden = yield "the scores behind the mask", scores.masked_fill(~visible, -math.inf)
     maps = yield "the maps of all heads", hidden.softmax(-1)
-    first = yield "the maps of the first heads, 0, 2, 4 ...", one(maps)
-    second = yield "the maps of the second heads, 1, 3, 5 ...", other(maps)
+    first = yield "the maps of the first heads, 0, 2, 4 ...", maps[:, ::2]
+    second = yield "the maps of the second heads, 1, 3, 5 ...", maps[:, 1::2]
     weights = yield "the differences first - lam * second", first - lam * second
     return weights @ value, weights
 
@@ -63,13 +56,4 @@ EXERCISE = Exercise(
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     measures=("gradients",),
-    ideas=[
-        Mistake(says, partial(right, one=one, other=other))
-        for says, one, other in (
-            ("Head p and head p + h are paired; heads 2 p and 2 p + 1 are a pair.",
-             lambda maps: maps.chunk(2, 1)[0], lambda maps: maps.chunk(2, 1)[1]),
-            ("The second map of a pair is the first one, and the first the second.",
-             lambda maps: maps[:, 1::2], lambda maps: maps[:, ::2]),
-        )
-    ],
-)  # fmt: skip
+)

@@ -5,10 +5,10 @@ import math
 import torch
 import torch.nn.functional as F
 
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise
-from attncourse.grading.exercises.multi_token.convolve_scores import positive
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
+from attncourse.grading.exercises.multi_token.convolve_scores import future, positive
 from attncourse.grading.explain.leaks import leaked
-from attncourse.grading.inputs import far_below_zero, seeded
+from attncourse.grading.inputs import far_below_zero
 from attncourse.spec import multi_token_attention as definition
 
 KEPT = 4  # tokens that the twins of the first call share
@@ -31,22 +31,19 @@ CALLS = (  # special about the call; batch, heads, n, d, e, kernel, kernel_after
 def cases(seed: int) -> list[Case]:
     g, found = seeded(seed), []
     for what, (b, h, n, d, e), first, second, gradients in CALLS:
-        query, key, value = (torch.randn(b, h, n, w, generator=g) for w in (d, d, e))
-        kernels = [torch.randn(h, *size, generator=g) for size in (first, second)]
-        if 0 < len(found) < 1 + len(TWINS):
-            at = len(found) - 1
-            new, (*given, k, k_after) = (query, key, value)[at], found[0].args
-            given[at] = torch.cat([given[at][:, :, :KEPT], new[:, :, KEPT:]], 2)
-            query, key, value, kernels = *given, (k, k_after)
+        args = normal(g, (b, h, n, d), (b, h, n, d), (b, h, n, e), (h, *first), (h, *second))
+        if "other" in what:
+            at, new, args = len(found) - 1, args, list(found[0].args)
+            args[at] = torch.cat([args[at][:, :, :KEPT], new[at][:, :, KEPT:]], 2)
         if "changes nothing" in what:
-            same = kernels["after" in what]
+            same = args[4 if "after" in what else 3]
             same.zero_()[:, -1, same.size(2) // 2] = 1.0
         if what == "large scores":
-            query = 100 * query
+            args[0] *= 100
         if "below" in what:
-            far_below_zero(query, key)
-            kernels[0] = positive(kernels[0])
-        found.append(Case(what, (query, key, value, *kernels), gradients=gradients))
+            far_below_zero(*args[:2])
+            args[3] = positive(args[3])
+        found.append(Case(what, tuple(args), gradients=gradients))
     return found
 
 
@@ -58,7 +55,7 @@ def slide(table, kernel):
 
 @Dataflow
 def right(query, key, value, kernel, kernel_after):
-    later = torch.ones(2 * (query.size(2),), dtype=torch.bool).triu(1)
+    later = future(*2 * [query.size(2)])
     scores = yield "the scores", query @ key.mT / math.sqrt(query.size(-1))
     past = yield "the scores with 0 in the future", scores.masked_fill(later, 0.0)
     slid = yield "the convolved scores", slide(past, kernel)
