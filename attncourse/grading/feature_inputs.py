@@ -1,7 +1,7 @@
-"""Inputs of linear attention: features near 0 and far from it, values that show the weights."""
+"""Inputs of linear attention: features near 0 and far from it, and states of earlier tokens."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,7 +10,6 @@ from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.observe import Case
 
 EXTREMES = "features of 0.0001 in head 0 and of 200,000 in head 1"
-UNIT = "values that are rows of the unit matrix, so that the output is the table of weights"
 
 
 def elu_plus_one(x: Tensor) -> Tensor:
@@ -24,29 +23,32 @@ def with_one(v: Tensor) -> Tensor:
 
 
 def drawn(seed: int, calls: Iterable[tuple]) -> list[Case]:
-    """Cases from a table of sizes; gradients are compared where ``loud`` is 1 and values are drawn.
+    """Cases from a table of sizes.
 
     Args:
         seed: of all numbers.
-        calls: (special about the call, (b, h, n, m, d, e), how loud, further arguments ...). With
-            e = 0 values are those of a unit matrix; a further argument that is a function is drawn.
-            Loud is a function that changes query, key and value, or a factor: above 1 the first
-            products are nearly 0, so that nothing can be added to their sum, and some features
-            are large.
+        calls: (special about the call, (b, h, n, d, e) or (b, h, n, m, d, e), None or what changes
+            query, key and value, further arguments ...). Gradients are compared where nothing is
+            changed.
     """
     g, found = seeded(seed), []
-    for what, (b, h, n, m, d, e), loud, *rest in calls:
-        query, key, value = normal(g, (b, h, n, d), (b, h, m, d), (b, h, m, e or m))
-        if not e:
-            value = torch.eye(m).expand(b, h, m, m).contiguous()
-        further: list[Any] = [x(g) if callable(x) else x for x in rest]
-        if callable(loud):
-            loud(query, key, value)
-        elif loud > 1:
-            query, key = faint(query), torch.cat([faint(key[:, :, :2]), loud * key[:, :, 2:]], 2)
-            key[:, :, 1:2], key[:, :, 2:3, 0] = -5.5, 4.0 * loud
-        found.append(Case(what, (query, key, value, *further), gradients=loud == 1 and e > 0))
+    for what, (b, h, n, *m, d, e), change, *rest in calls:
+        args = normal(g, (b, h, n, d), *((b, h, *(m or [n]), width) for width in (d, e)))
+        if change:
+            change(*args)
+        found.append(Case(what, (*args, *rest), gradients=change is None))
     return found
+
+
+def cut(case: Case) -> Case:
+    """The tokens of a text behind so many, and the state (b, h, d, e + 1) of those; None: none.
+
+    The last column of the state counts: it is that of the 1 beside each value.
+    """
+    *text, before = case.args
+    (_, key, value), piece = zip(*(x.tensor_split([before or 0], dim=2) for x in text), strict=True)
+    state = None if before is None else elu_plus_one(key).mT @ with_one(value)
+    return replace(case, args=(*(x.contiguous() for x in piece), state))
 
 
 def extremes(query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -61,18 +63,14 @@ def extremes(query: Tensor, key: Tensor, value: Tensor) -> None:
     query[:, 1, ..., 0], key[:, 1, ..., 0] = -7.0, 2e5
 
 
-def faint(x: Tensor) -> Tensor:
-    """Numbers whose features are some hundredths."""
-    return -3.5 - x.abs() / 4
+def faint(*inputs: Tensor) -> None:
+    """Queries and keys whose features are some hundredths."""
+    for x in inputs[:2]:
+        x.abs_().div_(-4).sub_(3.5)
 
 
-def state_before(
-    b: int, h: int, d: int, e: int, tokens: int
-) -> Callable[[torch.Generator], Tensor]:
-    """Draws a state (b, h, d, e + 1) of some tokens; its last column counts."""
-
-    def state(g: torch.Generator) -> Tensor:
-        k = elu_plus_one(torch.randn(b, h, tokens, d, generator=g))
-        return k.mT @ with_one(torch.randn(b, h, tokens, e, generator=g))
-
-    return state
+def uneven(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """The first products are nearly 0, so that nothing can be added to their sum; others large."""
+    faint(query, key[:, :, :2])
+    key[:, :, 2:] *= 4
+    key[:, :, 1:2], key[:, :, 2:3, 0] = -5.5, 16.0

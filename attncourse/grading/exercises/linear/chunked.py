@@ -2,19 +2,11 @@
 
 import torch
 
-from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.exercise import Calls, Dataflow, Described, Exercise, normal
-from attncourse.grading.exercises.linear.repair_global import cases
+from attncourse.grading.exercises.linear.repair_global import cases, definition
 from attncourse.grading.feature_inputs import elu_plus_one, with_one
-from attncourse.grading.memory_judge import Budget, MemoryLimited
-
-TOKENS = 32  # and twice as many
-
-
-def definition(query, key, value, size):
-    """The loops of the course, pair by pair; the size of a chunk changes nothing."""
-    return spec.linear_attention(query, key, value, is_causal=True)[0]
+from attncourse.grading.memory_judge import Budget, MemoryLimited, grows_linearly
 
 
 def measured(n, width, size):
@@ -24,18 +16,12 @@ def measured(n, width, size):
 
 def lean(answer) -> bool | str:
     """True without a table of all pairs or a state for every token, at once or one by one."""
-    narrow = [as_answer(answer).allocations(*measured(n, 4, 16)) for n in (TOKENS, 2 * TOKENS)]
     wide, states = as_answer(answer).allocations(*measured(64, 48, 32)), 64 * 48 * 48
     if wide.new >= states:
         return Described(f"a state for every token: {wide.how}")
-    if narrow[1].new >= 4 * TOKENS * TOKENS:
-        return Described(f"all pairs at once: {narrow[1].how}")
-    if narrow[1].total > 2.25 * narrow[0].total:
-        one, two = (f"{x.total:,} numbers for {k * TOKENS} tokens" for k, x in enumerate(narrow, 1))
-        return Described(f"all pairs, part by part: {one}, {two}")
     if wide.total > states:
         return Described(f"token by token: {wide.total:,} numbers in all for 64 tokens")
-    return True
+    return grows_linearly(lambda n: measured(n, 4, 16), 128, answer)
 
 
 @Dataflow
@@ -46,10 +32,8 @@ def right(query, key, value, size):
     state, outputs = 0, []
     for q, k, v in zip(*parts, strict=True):
         own = yield "the weights inside a chunk", (q @ k.mT).tril()
-        past = yield (
-            "the sums that a chunk reads of the state",
-            q @ state if outputs else 0 * (own @ v),
-        )
+        past = q @ state if outputs else 0 * (own @ v)
+        past = yield "the sums that a chunk reads of the state", past
         read = past + own @ v
         outputs.append(read[..., :-1] / read[..., -1:])
         state = yield "the numbers of the state", state + k.mT @ v
@@ -63,8 +47,7 @@ EXERCISE = Exercise(
         Calls(definition, cases),
         "twice as many tokens take twice as much",
         lean,
-        # All pairs would be 256 MiB.
-        Budget(lambda g: (*normal(g, *[(1, 1, 2**13, 48)] * 3), 64), right),
+        Budget(lambda g: measured(2**13, 48, 64), right),  # all pairs would be 256 MiB
         "Let each chunk meet one state and itself, all of its tokens together: no table of all "
         "pairs, and no state for every token.",
     ),
