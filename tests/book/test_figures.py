@@ -7,6 +7,7 @@ import pytest
 import torch
 from matplotlib.image import imread
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from support.book.figures import patches, texts
 
 from attncourse.show import plots
 from attncourse.show.figure import DPI
@@ -28,12 +29,6 @@ FIGURES = {
 DIAGRAMS = ("five_steps", "multi_head_diagram", "head_sharing_diagram")
 
 
-def public_functions():
-    for name, x in vars(plots).items():
-        if inspect.isfunction(x) and not name.startswith("_"):
-            yield name
-
-
 def drawn_axes(figure):
     """The axes with data: not the colour bar, not the empty places of a grid."""
     axes = [ax for ax in figure.canvas.axes if ax.axison and ax.get_label() != "<colorbar>"]
@@ -42,7 +37,8 @@ def drawn_axes(figure):
 
 
 def test_every_figure_is_tested():
-    assert set(public_functions()) == set(FIGURES)
+    drawn = {name for name, x in vars(plots).items() if inspect.isfunction(x) and name[0] != "_"}
+    assert drawn == set(FIGURES)
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -91,12 +87,9 @@ def test_masked_pairs_are_hatched_and_never_coloured():
     assert "3 of 12 pairs masked" in FIGURES["heatmap"]().alt
 
 
-def test_heatmap_text_tells_what_the_map_shows():
-    assert "largest weight of a row is 0.75 on average" in plots.heatmap(W).alt
-
-
-def test_labels_are_shown():
+def test_labels_are_shown_and_the_text_tells_what_the_map_shows():
     figure = plots.heatmap(W, queries=list("abcd"), keys=["one", "two", "three"])
+    assert "largest weight of a row is 0.75 on average" in figure.alt
     (ax,) = drawn_axes(figure)
     assert [x.get_text() for x in ax.get_yticklabels()] == list("abcd")
     assert [x.get_text() for x in ax.get_xticklabels()] == ["one", "two", "three"]
@@ -116,20 +109,15 @@ def test_lines_differ_without_colour():
 def test_an_axis_from_zero_tells_a_low_curve_from_0():
     series = {"low": [3.0, 0.2], "high": [3.0, 2.8]}
     for from_zero in (False, True):
-        (ax,) = drawn_axes(
-            plots.lines([0, 1], series, xlabel="step", ylabel="loss", from_zero=from_zero)
-        )
+        options = {"xlabel": "step", "ylabel": "loss", "from_zero": from_zero}
+        (ax,) = drawn_axes(plots.lines([0, 1], series, **options))
         assert (ax.get_ylim()[0] == 0) == from_zero
         assert ax.get_ylim()[1] > 3
 
 
 def test_one_step_is_coloured():
-    boxes = [
-        patch for patch in plots.five_steps("mask").canvas.axes[0].patches
-        if isinstance(patch, FancyBboxPatch)
-    ]  # fmt: skip
+    boxes = patches(plots.five_steps("mask"), FancyBboxPatch)
     colours = [box.get_facecolor() for box in boxes]
-    assert len(colours) == 5
     assert [colours.count(c) for c in colours] == [4, 4, 1, 4, 4]
 
 
@@ -137,25 +125,22 @@ def test_one_step_is_coloured():
     ("num_heads", "kv"), [(4, (4, 2, 1)), (6, (3,)), (8, (8, 4, 2, 1)), (1, (1,))]
 )
 def test_every_query_head_has_an_arrow_to_its_key_head(num_heads, kv):
-    (ax,) = plots.head_sharing_diagram(num_heads, kv).canvas.axes
-    boxes = [p for p in ax.patches if isinstance(p, FancyBboxPatch)]
-    arrows = [p for p in ax.patches if isinstance(p, FancyArrowPatch)]
+    figure = plots.head_sharing_diagram(num_heads, kv)
+    boxes, arrows = patches(figure, FancyBboxPatch), patches(figure, FancyArrowPatch)
     assert len(boxes) == sum(num_heads + 2 * g for g in kv)
     assert len(arrows) == sum(num_heads + g for g in kv)
-    number = {(b.get_x() + b.get_width() / 2, b.get_y()): text.get_text() for b, text in zip(
-        boxes, [t for t in ax.texts if t.get_text().isdigit()], strict=True)}  # fmt: skip
-    keys = sorted({y for _, y in number})[1]
+    places = [(box.get_x() + box.get_width() / 2, box.get_y()) for box in boxes]
+    number = dict(zip(places, [x for x in texts(figure) if x.isdigit()], strict=True))
+    height = sorted({y for _, y in number})[1]
+    keys = [place for place in places if place[1] == height]
     read = []
     for arrow in arrows:
         (x, y), (to, _) = arrow._posA_posB
-        if y < keys:
-            near = min(
-                (place for place in number if place[1] == keys), key=lambda p: abs(p[0] - to)
-            )
+        if y < height:
+            near = min(keys, key=lambda place: abs(place[0] - to))
             assert near[0] == pytest.approx(to)
-            read.append(
-                (number[min(number, key=lambda p: abs(p[0] - x) + abs(p[1]))], number[near])
-            )
+            from_ = min(places, key=lambda place: abs(place[0] - x) + abs(place[1]))
+            read.append((number[from_], number[near]))
     assert read == [(f"{h}", f"{h // (num_heads // g)}") for g in kv for h in range(num_heads)]
 
 

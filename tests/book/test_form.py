@@ -64,56 +64,20 @@ LINES = "\n".join("a = 1" for _ in range(21))
 BROKEN = {
     "long opening": ("opening", change(2, source="word " * 109), "before the picture; got 111"),
     "no words": ("opening", lambda cells: (cells.pop(2), cells[0].update(source="# A")), "got 0;"),
-    "no picture": (
-        "opening",
-        change(3, outputs=[]),
-        "a picture from the first code cell; got from x import y",
-    ),
-    "imports first": (
-        "opening",
-        insert(3, run("import torch")),
-        "first code cell; got import torch",
-    ),
+    "no picture": ("opening", change(3, outputs=[]), "a picture from the first code cell; got from x import y"),
+    "imports first": ("opening", insert(3, run("import torch")), "first code cell; got import torch"),
     "code of the picture": ("opening", change(3, tags=[]), "y; tag the cell hide-input"),
     "folded picture": ("opening", change(3, tags=["hide-cell"]), "tag the cell hide-input"),
     "long cell": ("small_cells", change(10, source=LINES), "21 lines: a = 1"),
-    "long and output folded": (
-        "small_cells",
-        change(10, source=LINES, tags=["hide-output"]),
-        "21 lines",
-    ),
-    "very long folded": (
-        "small_cells",
-        change(8, source="\n".join([LINES] * 2)),
-        "42 lines: a = 1",
-    ),
-    "all cells long": (
-        "small_cells",
-        lambda cells: [x.update(source="a\n" * 7 + "a") for x in cells[9:-1]],
-        "in the median cell; got 8 lines",
-    ),
-    "no code": (
-        "predictions",
-        lambda cells: cells.pop(6),
-        "What comes? (a) 1 (b) 2; got a markdown",
-    ),
+    "long and output folded": ("small_cells", change(10, source=LINES, tags=["hide-output"]), "21 lines"),
+    "very long folded": ("small_cells", change(8, source=f"{LINES}\n{LINES}"), "42 lines: a = 1"),
+    "all cells long": ("small_cells", lambda cells: [x.update(source="a\n" * 7 + "a") for x in cells[9:-1]], "in the median cell; got 8 lines"),
+    "no code": ("predictions", lambda cells: cells.pop(6), "What comes? (a) 1 (b) 2; got a markdown"),
     "output in view": ("predictions", change(6, tags=[]), "got a code cell tagged []"),
-    "no answer": (
-        "predictions",
-        lambda cells: cells.pop(7),
-        "got a code cell tagged ['hide-cell']",
-    ),
+    "no answer": ("predictions", lambda cells: cells.pop(7), "got a code cell tagged ['hide-cell']"),
     "answer in view": ("predictions", change(7, source="(b)"), "the answer in <details>"),
-    "at the end": (
-        "predictions",
-        insert(99, new_markdown_cell(f"Now. {form.PREDICTION} What?")),
-        "tagged hide-output after: **Before you run it.** What?; got no cell",
-    ),
-    "verdict in view": (
-        "verdicts",
-        change(8, tags=[]),
-        "got assert 1 + 1 == 2; tag the cell hide-cell",
-    ),
+    "at the end": ("predictions", insert(99, new_markdown_cell(f"Now. {form.PREDICTION} What?")), "tagged hide-output after: **Before you run it.** What?; got no cell"),
+    "verdict in view": ("verdicts", change(8, tags=[]), "got assert 1 + 1 == 2; tag the cell hide-cell"),
     "verdict with output folded": ("verdicts", change(8, tags=["hide-output"]), "tag the cell"),
     "few words": ("size", change(-1, source="Few."), "words; show more"),
     "many words": ("size", change(-1, source="word " * 3_300), "words; cut"),
@@ -121,18 +85,10 @@ BROKEN = {
     "no summary": ("sections", change(-1, source=ENDING.replace("Summary", "End")), "'## Summary'"),
     "a document": ("no_document_numbers", change(2, source="See document 003."), "'document 003'"),
     "its number": ("no_document_numbers", change(9, source="# as in 001"), "'001' in: # as in"),
-    "a sum on two lines": (
-        "whole_formulas",
-        change(2, source="Let $a = b\n+ c$ be."),
-        "'+' inside",
-    ),
+    "a sum on two lines": ("whole_formulas", change(2, source="Let $a = b\n+ c$ be."), "'+' inside"),
     "two sums": ("whole_formulas", change(2, source="- If $a$\n- or $b\n- c$, $d$."), "'-' inside"),
-    "a term": (
-        "explained_terms",
-        change(2, source="Why a key?"),
-        "write [key](glossary.md#term-key)",
-    ),
-}
+    "a term": ("explained_terms", change(2, source="Why a key?"), "write [key](glossary.md#term-key)"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("rule", "breaks", "message"), BROKEN.values(), ids=BROKEN)

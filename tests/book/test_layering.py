@@ -20,11 +20,7 @@ pytestmark = pytest.mark.quick
 ROOT = Path(__file__).parents[2]
 PACKAGE, GRADER = ROOT / "attncourse", ROOT / "attngrade"
 FILES = sorted([*PACKAGE.rglob("*.py"), *GRADER.rglob("*.py")])
-TOOLS = [
-    *FILES,
-    *(ROOT / "tests").rglob("*.py"),
-    *(ROOT / "tools").glob("*.py"),
-]
+TOOLS = [*FILES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "tools").glob("*.py")]
 NOTEBOOKS = sorted(ROOT.glob("exercises/**/*.ipynb"))
 
 # A module may import what stands on its right, and nothing else of the package.
@@ -134,21 +130,18 @@ def test_exercises_import_torch_math_and_grading_only(path):
                 assert ours or triton or name.split(".")[0] in bootstrap | more, name
 
 
-def test_import_of_the_package_is_light():
-    code = "import attncourse, sys; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    heavy = {"matplotlib", "seaborn", "pandas", "IPython", "nbformat", "nbclient", "nbgrader"}
-    assert not heavy & set(loaded.stdout.split())
-
-
-def test_a_student_needs_no_notebook_tools():
-    code = "import attncourse.grading, sys; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert not {"nbformat", "nbclient", "nbgrader", "matplotlib"} & set(loaded.stdout.split())
+def test_imports_are_light():
+    """The package needs no plots, a student no notebook tools, and the weights of the model are read when asked for."""
+    tools = {"nbformat", "nbclient", "nbgrader", "matplotlib"}
+    for module, heavy in (
+        ("attncourse", tools | {"seaborn", "pandas", "IPython"}),
+        ("attncourse.grading", tools),
+        ("attncourse.lab.models", {"safetensors"}),
+    ):
+        code = f"import {module}, sys; print(*sys.modules)"
+        command = [sys.executable, "-c", code]
+        loaded = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert not heavy & set(loaded.stdout.split()), module
 
 
 def is_exercise(path: Path) -> bool:
@@ -180,11 +173,8 @@ def test_public_names_can_be_imported_from_the_top():
     for name, x in PUBLIC.items():
         if name.startswith("attncourse.layers."):
             assert getattr(attncourse, name.split(".")[-1], None) is x, name
-    assert set(attncourse.__all__) >= {
-        "attention",
-        "scaled_dot_product_attention",
-        "MultiHeadAttention",
-    }
+    expected = {"attention", "scaled_dot_product_attention", "MultiHeadAttention"}
+    assert set(attncourse.__all__) >= expected
     assert attncourse.__all__ == sorted(attncourse.__all__)
     assert len(attncourse.__all__) <= 25, "a variant is imported from its file"
     assert all(hasattr(attncourse, name) for name in attncourse.__all__)

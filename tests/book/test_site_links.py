@@ -1,4 +1,4 @@
-"""The built site: every link resolves, nothing comes from outside, pages are light, figures speak."""
+"""The built site: every link resolves, nothing comes from outside, figures speak."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import yaml
 from fontTools.ttLib import TTFont
-from support.book.site import GZIP_LIMIT, HTML, RAW_LIMIT, ROOT, Page, extension, weight
+from support.book.site import HTML, ROOT, Page, extension
 
 CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text())
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
@@ -52,11 +52,6 @@ def css_urls(path):
             yield url
 
 
-def loaded_files(page):
-    """What the page names: a lower bound, as only a browser knows which fonts a page needs."""
-    return {page.path} | {target(page.path, url) for url in page.loads if is_local(url)}
-
-
 def test_every_link_resolves(pages):
     broken = []
     for path, page in pages.items():
@@ -70,28 +65,10 @@ def test_every_link_resolves(pages):
 
 
 def test_nothing_is_loaded_from_outside(pages):
-    outside = [
-        f"{path.relative_to(HTML)}: {url}"
-        for path, page in pages.items()
-        for url in page.loads
-        if is_external(url)
-    ]
-    for sheet in HTML.rglob("*.css"):
-        outside += [
-            f"{sheet.relative_to(HTML)}: {url}" for url in css_urls(sheet) if is_external(url)
-        ]
+    loads = [(path, url) for path, page in pages.items() for url in page.loads]
+    loads += [(sheet, url) for sheet in HTML.rglob("*.css") for url in css_urls(sheet)]
+    outside = [f"{path.relative_to(HTML)}: {url}" for path, url in loads if is_external(url)]
     assert not outside, "\n".join(outside)
-
-
-def test_pages_are_light(pages):
-    heavy = []
-    for path, page in pages.items():
-        raw, gzipped = map(sum, zip(*map(weight, loaded_files(page)), strict=True))
-        if raw > RAW_LIMIT or gzipped > GZIP_LIMIT:
-            heavy.append(
-                f"{path.relative_to(HTML)}: {raw / 1e6:.2f} MB, gzipped {gzipped / 1e6:.2f} MB"
-            )
-    assert not heavy, "\n".join(heavy)
 
 
 def test_every_image_has_a_text(pages):
@@ -121,9 +98,8 @@ def test_every_page_of_the_toc_was_built(pages):
 
 def test_colab_opens_the_notebook_of_this_repository(pages):
     repository = CONFIG["repository"]
-    url, branch = extension("site_setup").repository(
-        os.environ, repository["url"], repository["branch"]
-    )
+    given = (os.environ, repository["url"], repository["branch"])
+    url, branch = extension("site_setup").repository(*given)
     prefix = url.replace("https://github.com/", "https://colab.research.google.com/github/")
     for name in toc_files(TOC):
         links = {url for url in pages[HTML / f"{name}.html"].links if "colab." in url}
@@ -133,10 +109,9 @@ def test_colab_opens_the_notebook_of_this_repository(pages):
 
 def test_every_module_has_an_api_section():
     pages = "".join(path.read_text() for path in (ROOT / "chapters").glob("api*.md"))
-    files = [
-        x for part in ("", "lab/", "show/") for x in (ROOT / "attncourse").glob(f"{part}[!_]*.py")
-    ]
-    modules = {".".join(x.relative_to(ROOT / "attncourse").with_suffix("").parts) for x in files}
+    package = ROOT / "attncourse"
+    files = [x for part in ("", "lab/", "show/") for x in package.glob(f"{part}[!_]*.py")]
+    modules = {".".join(x.relative_to(package).with_suffix("").parts) for x in files}
     missing = {name for name in modules if f"automodule:: attncourse.{name}\n" not in pages}
     assert not missing, f"add to a page chapters/api_*.md: {sorted(missing)}"
 
