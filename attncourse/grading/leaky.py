@@ -2,28 +2,28 @@
 
 import math
 from collections.abc import Callable, Iterable
-from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm, normalize
 
-WIDTH = 6
+Pairs = Iterable[tuple[int, int]]
 
 
 def decoder(
     g: torch.Generator,
     n: int,
-    pairs: Iterable[tuple[int, int]] = (),
+    pairs: Pairs = (),
     faint: float = 1.0,
     of: Callable[[Tensor], Tensor] | None = None,
     sample: Tensor | None = None,
     normed: bool = True,
     rounds: float = 4e-10,
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """Position i reads 0..i, the memory and, for each pair (i, j), also j. It takes fewer words.
+    """Position i reads 0..i, the memory and, for each pair (i, j), also j; words have 6 features.
 
     Args:
+        n: of so many words, or of fewer.
         faint: the factor on what the pairs read.
         of: what the pairs read of the words as they are; `None` for what all positions read.
         sample: the memory of the one sample in which the pairs leak; `None` for all samples.
@@ -32,9 +32,9 @@ def decoder(
     """
     reads = torch.rand(n, n, generator=g).add(0.2).tril().double()
     ahead = torch.zeros(n, n).double()
-    for i, j in pairs:
-        ahead[i, j] = faint
-    mixed = (1.0 if faint == 1 else 0.1) * torch.randn(WIDTH, WIDTH, generator=g).double()
+    for pair in pairs:
+        ahead[pair] = faint
+    mixed = (1.0 if faint == 1 else 0.1) * torch.randn(6, 6, generator=g).double()
 
     def decode(said: Tensor, memory: Tensor) -> Tensor:
         y, k = layer_norm(said, said.shape[-1:], eps=1e-12) if normed else said, said.size(1)
@@ -49,34 +49,31 @@ def decoder(
     return decode
 
 
-def causal_layer(
-    g: torch.Generator, n: int, d: int, e: int, pairs: Iterable[tuple[int, int]] = ()
-) -> Callable[[Tensor], Tensor]:
-    """Attention from d to e features in which pairs (i, j) of the future are visible, too."""
-    w_q, w_k, w_v = (torch.randn(d, k, generator=g).double() for k in (d, d, e))
-    visible = torch.ones(n, n, dtype=torch.bool).tril()
-    for i, j in pairs:
-        visible[i, j] = True
-
-    def layer(x: Tensor) -> Tensor:
-        scores = (x @ w_q) @ (x @ w_k).mT / d
-        return scores.masked_fill(~visible, -math.inf).softmax(-1) @ (x @ w_v)
-
-    return layer
-
-
 def leaking_models(x0: Tensor, e: int, g: torch.Generator) -> dict[str, Callable]:
     """Models of inputs like x0 whose outputs are e wide, by what leaks; some know the input."""
     b, n, d = x0.shape
     every, signs = slice(None), (-1.0) ** torch.arange(max(b, e))
-    layer = partial(causal_layer, g, n, d, e)
+
+    def layer(pairs: Pairs = ()) -> Callable[[Tensor], Tensor]:
+        """Attention in which pairs (i, j) of the future are visible, too."""
+        w_q, w_k, w_v = (torch.randn(d, k, generator=g).double() for k in (d, d, e))
+        visible = torch.ones(n, n, dtype=torch.bool).tril()
+        for pair in pairs:
+            visible[pair] = True
+
+        def attend(x: Tensor) -> Tensor:
+            scores = (x @ w_q) @ (x @ w_k).mT / d
+            return scores.masked_fill(~visible, -math.inf).softmax(-1) @ (x @ w_v)
+
+        return attend
+
     full, causal = [(i, j) for i in range(n) for j in range(i + 1, n)], layer()
 
-    def beside(i, leak, sample=every, feature=every, layer=causal):
-        """``leak(x)`` is added to the output at position i."""
+    def beside(i, leak, sample=every, feature=every, scale=1, shift=0):
+        """A causal layer; ``leak(x)`` is added to its output at position i."""
 
         def model(x):
-            output = layer(x)
+            output = scale * causal(x) + shift
             output[sample, i, feature] += leak(x)
             return output
 
@@ -90,8 +87,6 @@ def leaking_models(x0: Tensor, e: int, g: torch.Generator) -> dict[str, Callable
     def faint(x, slope=100.0):
         return 1.2e-6 * torch.tanh(slope * (x - x0)[:, 4, :1])
 
-    flat = partial(beside, layer=lambda x: 0 * causal(x))
-    large = partial(beside, layer=lambda x: 1e3 + causal(x))
     return {
         "a causal layer": causal,
         "a strictly causal sum": lambda x: torch.ones(n, n).double().tril(-1) @ x,
@@ -112,6 +107,6 @@ def leaking_models(x0: Tensor, e: int, g: torch.Generator) -> dict[str, Callable
         "a leak from the last feature to the first": beside(3, lambda x: x[0, 6, -1], 0, 0),
         "a leak from the first feature to the second": beside(4, lambda x: x[1, 5, 0], 1, 1),
         "the same for -x and 2 x": beside(3, lambda x: normalize(x[:, 5]).square()[:, :1]),
-        "a leak of 1.2e-6 in one number": flat(0, lambda x: faint(x, 1e4)[1, 0], 1, -1),
-        "a leak of 1.2e-6 which a relative tolerance hides": large(0, faint),
+        "a leak of 1.2e-6 in one number": beside(0, lambda x: faint(x, 1e4)[1, 0], 1, -1, scale=0),
+        "a leak of 1.2e-6 which a relative tolerance hides": beside(0, faint, shift=1e3),
     }

@@ -31,11 +31,6 @@ EXERCISE = Exercise(
     explain=(predicted(variance_of_each),),
     asks_for="number",
     ideas=[
-        Mistake("That is the variance; the standard deviation is its square root.", 16),
-        Mistake("That is sqrt(64): the keys' standard deviation of 0.5 is not in it.", 8),
-        Mistake("That grows with d itself; variances add, standard deviations do not.", 32),
         Mistake("That is the score after the division by sqrt(64); the one before is asked.", 0.5),
-        Mistake("That adds standard deviations; the variances of factors are multiplied.", 12),
-        Mistake("That is the variance of one product; a dot product adds up 64.", 0.25),
     ],
-)  # fmt: skip
+)

@@ -4,20 +4,18 @@ from functools import partial
 
 import torch
 
+from attncourse import spec
 from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, Mistake, seeded
 from attncourse.grading.explain.loud import only_loud
 
 
 def definition(scores):
     """jacobian(b, i, j) = p_i (1 - p_i) if i == j else -p_i p_j, with p = softmax of row b."""
-    batch, m = scores.shape
-    jacobian = torch.zeros(batch, m, m, dtype=scores.dtype)
-    for b in range(batch):
-        exponentials = [torch.exp(s - scores[b].max()) for s in scores[b]]
-        p = [x / sum(exponentials) for x in exponentials]
-        for i, j in torch.cartesian_prod(torch.arange(m), torch.arange(m)):
-            jacobian[b, i, j] = p[i] * (1 - p[i]) if i == j else -p[i] * p[j]
-    return jacobian
+    found = []
+    for row in scores:
+        p = spec.softmax(dict(enumerate(row)))
+        found += [p[i] * (1 - p[i]) if i == j else -p[i] * p[j] for i in p for j in p]
+    return torch.stack(found).view(*scores.shape, -1)
 
 
 FIRST = "2 rows of 5"
@@ -47,37 +45,37 @@ def right(scores):
 
 
 def on_and_beside(asked: Asked) -> str:
-    """The diagonal and the rest, each alone, in the first call: which is right?"""
+    """What stands on the diagonal, and what beside it, in the first call?"""
     if not asked.shaped or asked.shaped[0].label != FIRST:
         return ""
     _, case, _, seen = asked.shaped[0]
     p = case.args[0].double().softmax(-1)
-    i, j, eye = p[:, :, None], p[:, None, :], torch.eye(p.size(1)).bool()
-    seen = seen.double()
-
-    def looks(where, **others):
-        near = (k for k, x in others.items() if (seen - x)[:, where].abs().max() < 1e-4)
-        return next(near, "")
-
-    beside = looks(~eye, **{
-        "right": -i * j, "p_i p_j": i * j, "p_i (1 - p_j)": i * (1 - j), "-p_i": -i, "-p_j": -j,
-        "p_j (1 - p_i)": j * (1 - i), "p_i (1 - p_i)": i * (1 - i), "-p_i^2": -i * i,
-        "-p_j^2": -j * j, "0": 0 * i * j})  # fmt: skip
-    on = looks(eye, **{
-        "p": i + 0 * j, "0": 0 * i * j, "1 - p": 1 - i + 0 * j, "p^2": i * j, "-p^2": -i * j,
-        "p - 2 p^2": i - 2 * i * j, "1 - p^2": 1 - i * j, "1 - p - p^2": 1 - i - i * j,
-    })  # fmt: skip
-    if beside != "0" and any(torch.equal(seen, half(seen)) for half in (torch.tril, torch.triu)):
-        return "Only one half is filled; the Jacobian is symmetric."
-    if beside == "right":
-        on = on or "something else"
-        return f"Beside the diagonal all is right; on it stands {on}, not p_i (1 - p_i)."
-    return f"Beside the diagonal this is {beside}; there it is -p_i p_j." if beside else ""
-
-
-def of_weights(says, weights):
-    """The mistake of taking these numbers of the scores for the weights."""
-    return Mistake(says, lambda s: torch.diag_embed(p := weights(s)) - p[:, :, None] * p[:, None])
+    (i, j), eye = torch.broadcast_tensors(p[:, :, None], p[:, None]), torch.eye(p.size(1)).bool()
+    terms = {
+        "beside": {
+            "-p_i p_j": -i * j, "p_i p_j": i * j, "p_i (1 - p_j)": i * (1 - j), "-p_i": -i,
+            "p_j (1 - p_i)": j * (1 - i), "p_i (1 - p_i)": i * (1 - i), "-p_j": -j, "0": 0 * i,
+        },
+        "on": {
+            "p_i (1 - p_i)": i * (1 - i), "p_i": i, "p_i^2": i * i, "-p_i^2": -i * i, "0": 0 * i,
+            "-p_i (1 - p_i)": -i * (1 - i), "1 - p_i": 1 - i, "p_i (1 + p_i)": i * (1 + i),
+            "p_i (1 - 2 p_i)": i * (1 - 2 * i),
+        },
+    }  # fmt: skip
+    says, known = [], False
+    for where, named in terms.items():
+        off = {term: (seen - x)[:, eye == (where == "on")].abs().max() for term, x in named.items()}
+        (right, *_), near = off, [term for term, far in off.items() if far < 1e-4]
+        stands = f"stands {(*near, 'something else')[0]} instead of {right}"
+        says.append(f"{where} the diagonal {'all is right' if right in near else stands}")
+        known |= bool(near)
+    if known:
+        return f"{'; '.join(says).capitalize()}."
+    total = float(seen[0, :, 0].sum())
+    return (
+        f"In the call '{FIRST}' the first column sums to {total:.4g}; it should sum to "
+        "0, since the weights keep their sum of 1: are they those of a softmax?"
+    ) * (abs(total) > 1e-4)
 
 
 EXERCISE = Exercise(
@@ -87,16 +85,6 @@ EXERCISE = Exercise(
     explain=(on_and_beside, only_loud),
     axes=("b i j",),
     ideas=[
-        *(
-            of_weights(says, weights)
-            for says, weights in (
-                ("The softmax is missing: the scores are used as weights.", lambda s: s),
-                ("The exponentials are not divided by their sum.", torch.exp),
-                ("The weights are sigmoids of the scores; they must sum to 1.", torch.sigmoid),
-            )
-        ),
-        Mistake("The derivatives are summed over the weights, which always gives 0.",
-                lambda s: 0 * s),
         Mistake("The Jacobian of the whole batch is returned; only scores of one row interact.",
                 partial(torch.autograd.functional.jacobian, lambda s: s.softmax(-1))),
     ],

@@ -19,21 +19,15 @@ def right(n, m):
     return (yield "the visible pairs", keys <= queries)
 
 
-def triangle(n, m, diagonal=0):
-    return torch.ones(n, m).tril(diagonal) > 0
-
-
 EXERCISE = Exercise(
     name="causal_mask",
     judge=Calls(spec.causal, cases, gradients=False),
     right=right,
     axes=("n m",),
     ideas=[
-        Mistake("The mask is turned around: it hides the past and shows the future.",
-                lambda n, m: ~triangle(n, m, -1)),
-        Mistake("The mask is aligned to the last key; here query i reads keys 0 to i.",
-                lambda n, m: triangle(n, m, m - n)),
-        Mistake("The triangle is shifted by n - m; its corner is at query 0 and key 0.",
-                lambda n, m: triangle(n, m, n - m)),
+        Mistake(
+            "The mask is aligned to the last key; here query i reads keys 0 to i.",
+            lambda n, m: torch.ones(n, m).tril(m - n) > 0,
+        ),
     ],
-)  # fmt: skip
+)

@@ -2,8 +2,7 @@
 
 import torch
 
-from attncourse.grading.dataflow import Dataflow
-from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Mistake, plain, seeded
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
 
 
 def definition(lengths, n):
@@ -30,37 +29,9 @@ def right(lengths, n):
     return (yield "the visible pairs", causal & real)
 
 
-def wrong_pair(asked: Asked) -> str:
-    """The first pair that is judged wrongly, and why."""
-    for call in asked.shaped:
-        if plain(call.seen) and call.seen.dtype == torch.bool:
-            b, _, i, j = (call.seen != call.expected).nonzero()[0].tolist()
-            length = int(call.case.args[0][b])
-            who = f"In sample {b}, which has {length} tokens, query {i}"
-            if not call.seen[b, 0, i, j]:
-                return f"{who} does not read key {j}, and should."
-            return f"{who} reads key {j}, which {'comes later' if j > i else 'is padding'}."
-    return ""
-
-
-def changed(change):
-    """The right mask, changed."""
-    return lambda lengths, n: change(right(lengths, n))
-
-
 EXERCISE = Exercise(
     name="decoder_mask",
     judge=Calls(definition, cases, gradients=False),
     right=right,
-    explain=(wrong_pair,),
     axes=("b h n m",),
-    ideas=[
-        right.but("The rows of padding queries are empty; only keys are to be hidden.",
-                  "the real keys", lambda real: real.mT),
-        Mistake("A pair is visible when either rule allows it; both must (and, not or).",
-                lambda lengths, n: (torch.arange(n) < lengths[:, None])[:, None, None]
-                | (torch.ones(n, n).tril() > 0)),
-        Mistake("The shape is (b, n, n); without an axis for heads it is one mask per head.",
-                changed(lambda mask: mask[:, 0])),
-    ],
-)  # fmt: skip
+)

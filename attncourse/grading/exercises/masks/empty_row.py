@@ -4,10 +4,8 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.compare import same
-from attncourse.grading.exercise import Asked, Calls, Case, Exercise
-from attncourse.grading.explain.loud import only_loud
-from attncourse.grading.inputs import alternating, far_below_zero, seeded, sized_cases
-from attncourse.grading.recipe import Given, Recipe, hide
+from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Given, Recipe, seeded
+from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
 
 
 def definition(query, key, value, mask):
@@ -48,24 +46,22 @@ def largest_hidden(query, key):
     key[:, :, 0, 0] = torch.tensor([100.0, 300.0, 2000.0]).repeat(2)
 
 
-def zeroed(weights, x, axis=-1):
-    return weights.masked_fill(~x.visible.any(axis, keepdim=True), 0.0)
+def zeroed(weights, x):
+    return weights.masked_fill(~x.visible.any(-1, keepdim=True), 0.0)
 
 
-RIGHT = Recipe(Given, mask=lambda scores, x: zeroed(hide(scores, x), x), finish=zeroed)
+RIGHT = Recipe(Given, mask=lambda scores, x: zeroed(Recipe.mask(scores, x), x), finish=zeroed)
 
 
 def of_rows(asked: Asked) -> str:
     """Empty rows alone are wrong: they have NaN, or weights."""
     for call in asked.shaped:
-        weights = call.seen[1].double()
-        empty = ~call.case.args[3].any(-1, keepdim=True).expand(*weights.shape[:-1], 1)
-        rest = (call.expected[1].masked_fill(empty, 0), weights.masked_fill(empty, 0))
-        if not same(*rest) or same(call.expected[1], weights):
-            continue
-        if not weights.isfinite().all():
-            return "The weights of an empty row have NaN or infinity; the others are right."
-        return "An empty row has weights that are not 0; a query that may read nothing has only 0."
+        (_, right), (_, weights) = call.expected, call.seen
+        full = call.case.args[3].any(-1, keepdim=True)
+        if same(right, weights.where(full, 0.0)) and not same(right, weights):
+            if not weights.isfinite().all():
+                return "The weights of an empty row have NaN or infinity; the others are right."
+            return "An empty row has weights other than 0; where nothing may be read, all are 0."
     return ""
 
 
@@ -74,16 +70,8 @@ EXERCISE = Exercise(
     answer="attention",
     judge=Calls(definition, cases),
     right=RIGHT,
-    explain=(of_rows, only_loud),
+    explain=(of_rows,),
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     measures=("gradients",),
-    ideas=[
-        RIGHT.but("Output and weights are repaired after the mix: the NaN stays in the graph, and "
-                  "the gradient is NaN.", mask=hide, finish=Recipe.finish,
-                  answer=lambda o, w, s, x: (o.nan_to_num(), w.nan_to_num())),
-        RIGHT.but("Emptiness is looked for along the queries (dim=-2); a row runs along the keys "
-                  "(dim=-1).", mask=lambda s, x: zeroed(hide(s, x), x, -2),
-                  finish=lambda w, x: zeroed(w, x, -2)),
-    ],
-)  # fmt: skip
+)

@@ -45,18 +45,18 @@ def right(model, x):
     return -1
 
 
-COPY = "Is the changed input a copy"
-
-
 def everywhere(asked: Asked) -> str:
     """The same is found in all models."""
     found = {x.seen if type(x.seen) is int else None for x in asked.calls}
     if found == {-1}:
-        return f"No leak is found in any model. {COPY}, the change large enough, and no number NaN?"
-    all_leak = (
-        f"Every model seems to leak at position 0. {COPY}, with position i as it was, no NaN?"
-    )
-    return all_leak if found == {0} else ""
+        return (
+            "-1 is returned for every model, and most leak. If you change the input: is that done "
+            "in a copy, by enough, and is no number NaN?"
+        )
+    return (
+        "0 is returned for every model, and most do not leak at position 0. What counts there is "
+        "only what stands behind it: is that alone changed, in a copy, and is no number NaN?"
+    ) * (found == {0})
 
 
 EXERCISE = Exercise(
@@ -76,7 +76,5 @@ EXERCISE = Exercise(
     ideas=[
         Mistake("Position 0 is taken for no leak: 0 counts as False in `or` and `if`.",
                 lambda model, x: right(model, x) or -1),
-        Mistake("That says whether there is a leak; return where the first one is, or -1.",
-                lambda model, x: right(model, x) != -1),
     ],
 )  # fmt: skip

@@ -36,12 +36,7 @@ EXERCISE = Exercise(
     explain=(predicted(guesses),),
     asks_for="number",
     ideas=[
-        Mistake("That is the honest floor, log(50); a leak goes below it.", math.log(50)),
-        Mistake("Not quite 0: one position has no next token to read. Which one?", 0),
         Mistake("That is in bits; the loss of torch is in nats.", math.log2(50) / 16),
-        Mistake("That is the share of positions that must guess; weigh it with their loss.",
-                1 / 16),
-        Mistake("There are 16 positions in the mean, the last one included.", math.log(50) / 15),
         Mistake("That is the logarithm of the mean chance; a loss is the mean of the logarithms.",
                 -math.log((15 + 1 / 50) / 16)),
     ],

@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from attncourse.grading.compare import difference, plain
-from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Mistake, seeded
+from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Raised, seeded
+from attncourse.grading.explain.asked import listed
 
 VISIBLE = {
     "attend": lambda x: x, "hidden": lambda x: not x,
@@ -50,35 +50,27 @@ def right(mask, convention):
     raise ValueError(f"unknown convention {convention!r}")
 
 
-def told(name, mask, expected, seen) -> str:
-    """What is wrong with the mask that is returned for a convention."""
-    if not plain(seen):
-        return f'"{name}" does not return a tensor'
-    if seen.shape != expected.shape:
-        return f'"{name}" returns shape {tuple(seen.shape)} for a mask of {tuple(expected.shape)}'
-    if seen.dtype != torch.bool:
-        return f'"{name}" returns {seen.dtype} instead of torch.bool'
-    at = tuple((seen != expected).nonzero()[0].tolist())
-    entry = mask[at].item()
-    entry = f"{entry:g}" if mask.is_floating_point() else entry
-    return f'"{name}" takes {entry} as {"hidden" if expected[at] else "visible"}'
+def entries(some: torch.Tensor) -> str:
+    """The entries of a mask that differ, those near 0 first."""
+    found = sorted({*some.tolist()}, key=abs)
+    return listed([f"{x:g}" if isinstance(x, float) else x for x in found])
 
 
 def conventions(asked: Asked) -> str:
     """What each convention gets wrong, and the unknown names that do not raise."""
-    if asked.raised and not any(isinstance(x.expected, torch.Tensor) for x in asked.wrong):
+    known = [x for x in asked.wrong if not isinstance(x.expected, Raised)]
+    if len(known) > len(asked.shaped) or any(x.seen.dtype != torch.bool for x in known):
         return ""
-    found = []
-    for _, case, expected, seen in asked.calls:
-        mask, name = case.args
-        if isinstance(expected, torch.Tensor) and difference(expected, seen):
-            found.append(told(name, mask, expected, seen))
-    silent = [x.case.args[1] for x in asked.wrong if not isinstance(x.expected, torch.Tensor)]
-    if silent:
-        names = ", ".join(f'"{name}"' for name in silent)
-        found.append(f"no ValueError is raised for {names}")
-    says = "; ".join(dict.fromkeys(found))
-    return f"{says[:1].upper()}{says[1:]}." if says else ""
+    says = []
+    for call in known:
+        mask, name = call.case.args
+        wrong = call.seen != call.expected
+        hides, shows = (entries(mask[wrong & (call.seen == x)]) for x in (False, True))
+        does = f"hides {hides}" * bool(hides), f"shows {shows}" * bool(shows)
+        says.append(f'"{name}" {" and ".join(filter(None, does))}, which is wrong.')
+    silent = [f'"{x.case.args[1]}"' for x in asked.wrong if isinstance(x.expected, Raised)]
+    says += [f"No ValueError is raised for {', '.join(silent)}."] * bool(silent)
+    return " ".join(dict.fromkeys(says))
 
 
 EXERCISE = Exercise(
@@ -87,10 +79,4 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases, gradients=False),
     right=right,
     explain=(conventions,),
-    ideas=[
-        Mistake(
-            "~ flips bits of integers: ~0 is -1, ~1 is -2, both are True.",
-            lambda mask, name: right(~mask if name == "zero_hides" else mask, name),
-        ),
-    ],
-)  # fmt: skip
+)

@@ -1,12 +1,13 @@
 """Exercise one_mask_per_sample: a (batch, n, m) mask must not become one mask per head."""
 
+from itertools import product
+
 import torch
 
 from attncourse import spec
-from attncourse.grading.compare import difference
-from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Given, Recipe
-from attncourse.grading.explain.loud import only_loud
-from attncourse.grading.inputs import alternating, far_below_zero, seeded, sized_cases
+from attncourse.grading.compare import same
+from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Given, Recipe, seeded
+from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
 
 
 def definition(query, key, value, mask):
@@ -14,11 +15,6 @@ def definition(query, key, value, mask):
     masks = mask if mask.dim() > 2 else [mask] * len(query)
     samples = zip(query.split(1), key.split(1), value.split(1), masks, strict=True)
     return torch.cat([spec.scaled_dot_product_attention(*x)[0] for x in samples])
-
-
-def far_on_both_sides(query, key):
-    far_below_zero(query, key)
-    query[..., ::2, :].neg_()
 
 
 CALLS = (  # what is special, b h n m d e, how loud, axes of the mask before (n, m)
@@ -30,7 +26,7 @@ CALLS = (  # what is special, b h n m d e, how loud, axes of the mask before (n,
     ("1 query, values 1 wide", (2, 3, 1, 5, 4, 1), 2, (2,)),
     ("large scores", (2, 2, 4, 6, 5, 3), 144, (2,)),
     ("scores near 768 and -768", (2, 2, 5, 6, 4, 3), alternating, (2,)),
-    ("scores far below and far above zero", (2, 3, 4, 5, 16, 6), far_on_both_sides, (2,)),
+    ("scores far below and far above zero", (2, 3, 4, 5, 16, 6), far_from_zero, (2,)),
 )
 
 
@@ -44,52 +40,32 @@ def cases(seed: int) -> list[Case]:
     return sized_cases(seed, "b h n m d e", "b h n d, b h m d, b h m e", calls)
 
 
-def reading(align):
-    """The step ``given`` of a recipe that aligns the mask in its own way."""
-    return lambda q, k, v, mask: Given(q, k, v, align(mask, q.size(1)))
+def given(query, key, value, mask):
+    return Given(query, key, value, mask[:, None] if mask.dim() == 3 else mask)
 
 
-def aligned(mask, heads=0):
-    """The mask, made to broadcast to the scores."""
-    return mask[:, None] if mask.dim() == 3 else mask
+RIGHT = Recipe(given, answer=lambda output, weights, scores, x: output)
 
 
-def per_sample(says, align):
-    """A mistake in what becomes of a mask with three axes."""
-    given = reading(lambda mask, h: align(mask, h) if mask.dim() == 3 else mask)
-    return RIGHT.but(says, given=given)
+def whose(asked: Asked) -> str:
+    """Whose mask does a head get, where each sample has one?"""
+    for label, case, _, seen in asked.shaped:
+        *inputs, mask = case.args
+        made = [RIGHT(*inputs, one) for one in mask] if mask.dim() == 3 else []
+        for b, h in product(range(seen.size(0)), range(seen.size(1))):
+            like = [k for k, x in enumerate(made) if same(x[b, h], seen[b, h])]
+            if like and b not in like:
+                who = f"head {h} of sample {b} gets the mask of sample {like[0]}"
+                return f"In the call '{label}' {who}."
+    return ""
 
 
-def by_axes(asked: Asked) -> str:
-    """For which masks is the output right, by the number of their axes?"""
-    names = {2: "(n, m)", 3: "(batch, n, m)", 4: "(batch, heads, n, m)"}
-    axes = {False: set(), True: set()}
-    for call in asked.calls:
-        axes[bool(difference(call.expected, call.seen))].add(call.case.args[3].dim())
-    if axes[False] & axes[True] or not (axes[False] and axes[True]):
-        return ""
-    right, wrong = (" and ".join(names[x] for x in sorted(axes[k])) for k in (False, True))
-    return f"The output is right with masks of shape {right}, but not with those of {wrong}."
-
-
-RIGHT = Recipe(reading(aligned), answer=lambda output, weights, scores, x: output)
 EXERCISE = Exercise(
     name="one_mask_per_sample",
     answer="attention_per_sample",
     judge=Calls(definition, cases),
     right=RIGHT,
-    explain=(by_axes, only_loud),
+    explain=(whose,),
     axes=("b h n e",),
     measures=("gradients",),
-    ideas=[
-        per_sample(says, align)
-        for says, align in (
-            ("The (batch, n, m) mask is read as one mask per head; it needs an axis for heads.",
-             lambda mask, h: mask),
-            ("The axis is put in only where shapes do not fit; as many samples as heads fit.",
-             lambda mask, h: mask if len(mask) in (1, h) else mask[:, None]),
-            ("repeat gives m0 m1 m0 m1, but the heads of one sample need m0 m0 m1 m1.",
-             lambda mask, h: mask.repeat(h, 1, 1).unflatten(0, (-1, h))),
-        )
-    ],
-)  # fmt: skip
+)
