@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, seeded
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
 from attncourse.spec import state_space
 
 CALLS = (  # special about the call, b h t, the range of the log-decays, gradients
@@ -50,21 +50,8 @@ def later(table):
 def right(log_decay):
     total = yield "the running sums", log_decay.cumsum(-1)
     pairs = yield "the differences of running sums", total[..., :, None] - total[..., None, :]
-    past = yield (
-        "the differences, with minus infinity at later tokens",
-        pairs.masked_fill(later(pairs), -math.inf),
-    )
+    past = yield "the differences behind the mask", pairs.masked_fill(later(pairs), -math.inf)
     return past.exp()
-
-
-def exp_first(log_decay):
-    total = log_decay.cumsum(-1)
-    return (total[..., :, None] - total[..., None, :]).exp().tril()
-
-
-def divided(log_decay):
-    kept = log_decay.cumsum(-1).exp()
-    return (kept[..., :, None] / kept[..., None, :]).tril()
 
 
 EXERCISE = Exercise(
@@ -75,20 +62,9 @@ EXERCISE = Exercise(
     measures=("gradients",),
     ideas=[
         right.but(
-            "A token's own decay fades it, too; it was written behind its decay, so that the "
-            "diagonal is 1.",
+            "A token's own decay fades it, too; it is written behind that, so the diagonal is 1.",
             "the differences of running sums",
             lambda pairs: pairs + torch.diff(pairs[..., :1].mT, dim=-1, prepend=pairs[..., :1, :1]),
-        ),
-        Mistake(
-            "exp is taken before later tokens are hidden: where it is infinite, 0 times infinity "
-            "or its gradient is NaN. Hide them first.",
-            exp_first,
-        ),
-        Mistake(
-            "Exponentials of running sums are divided: for strong decays that is 0 / 0. Subtract "
-            "first, then take exp.",
-            divided,
         ),
     ],
 )

@@ -5,6 +5,7 @@ import math
 import torch
 
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
+from attncourse.grading.exercises.gated_delta.decay_mask import later
 from attncourse.grading.exercises.gated_delta.delta_step import behind
 
 CALLS = (  # special about the call, b h t d e, the range of the log-decays, gradients
@@ -21,10 +22,10 @@ CALLS = (  # special about the call, b h t d e, the range of the log-decays, gra
 def cases(seed: int) -> list[Case]:
     g, found = seeded(seed), []
     for what, (b, h, t, d, e), (low, high), gradients in CALLS:
-        shapes = (b, h, t, d), (b, h, t, d), (b, h, t, e), (b, h, d, e)
-        query, key, value, state = normal(g, *shapes)
+        query, key, value, state = normal(g, (b, h, t, d), (b, h, t, d), (b, h, t, e), (b, h, d, e))
         logs = low + (high - low) * torch.rand(b, h, t, generator=g)
-        state = torch.zeros_like(state) if "empty" in what else state
+        if "empty" in what:
+            state *= 0
         if "large" in what:
             state *= 1e25  # exp(-50) of it would still be seen
             value[:, :, 0 if state.any() else -1] *= 1e25
@@ -39,35 +40,18 @@ def definition(query, key, value, log_decay, state):
 
 @Dataflow
 def right(query, key, value, log_decay, state):
-    total = yield "the running sums", log_decay.cumsum(-1)
-    reads = yield "the exponents with which tokens read the old state", total
-    pairs = yield (
-        "the exponents between a token and those behind it",
-        total[..., :, None] - total[..., None, :],
-    )
-    writes = yield (
-        "the exponents with which the new state holds the tokens",
-        total[..., -1:] - total,
-    )
-    keeps = yield "the exponents with which the new state holds the old one", total[..., -1:]
-    later = torch.ones(pairs.shape[-2:], dtype=torch.bool).triu(1)
-    fading = yield (
-        "the factors between a token and those behind it",
-        pairs.masked_fill(later, -math.inf).exp(),
-    )
-    past = yield (
-        "the parts of the output from the old state",
-        (query * reads.exp()[..., None]) @ state,
-    )
-    own = yield "the parts of the output from this chunk", (query @ key.mT * fading) @ value
-    new = yield "the numbers that the chunk writes", (key * writes.exp()[..., None]).mT @ value
-    return (past + own) / math.sqrt(query.size(-1)), keeps.exp()[..., None] * state + new
+    query, total = query / math.sqrt(query.size(-1)), log_decay.cumsum(-1)
+    total = yield "the running sums", total
+    pairs = yield "the differences of running sums", total[..., :, None] - total[..., None, :]
+    fading = pairs.masked_fill(later(pairs), -math.inf).exp()
+    fading = yield "the factors between a token and those behind it", fading
+    past = yield "the parts from the old state", (query * total.exp()[..., None]) @ state
+    own = yield "the parts from this chunk", (query @ key.mT * fading) @ value
+    rest = yield "the sums behind each token", total[..., -1:] - total
+    new = yield "the numbers that the chunk writes", (key * rest.exp()[..., None]).mT @ value
+    return past + own, total[..., -1, None, None].exp() * state + new
 
 
-READS, HOLDS = (
-    f"the exponents with which {x}"
-    for x in ("tokens read the old state", "the new state holds the tokens")
-)
 EXERCISE = Exercise(
     name="repair_decay",
     answer="gated_chunk",
@@ -76,17 +60,4 @@ EXERCISE = Exercise(
     axes=("b h t e", "b h i j"),
     results=("the output", "the new state"),
     measures=("gradients",),
-    ideas=[
-        right.but(
-            "Tokens read the old state as it was before the reading token has faded it.",
-            READS,
-            lambda x: x - x.diff(dim=-1, prepend=0 * x[..., :1]),
-        ),
-        right.but(
-            "The new state holds each token as faded by those up to it; it has faded by those "
-            "behind it.",
-            HOLDS,
-            lambda x: x[..., :1] - x,
-        ),
-    ],
 )
