@@ -3,8 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Given, Recipe, plain
-from attncourse.grading.inputs import normal, seeded
+from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Given, Recipe, normal, seeded
 
 
 def definition(query, key, value, tokens):
@@ -56,36 +55,34 @@ def rotary(x, positions):
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-rank = lambda t: (t[:, None] > t).sum(1)  # noqa: E731 - how many older tokens are there
-last = lambda t: len(t) - 1 + 0 * t[:1]  # noqa: E731
-
-
-def placed(query_at, key_at):
-    return lambda q, k, v, t: Given(rotary(q, query_at(t)), rotary(k, key_at(t)), v, rest=t)
+def given(query, key, value, tokens, rank=lambda tokens: (tokens[:, None] > tokens).sum(1)):
+    """Each token stands where its rank says, from the oldest on; the query with the newest."""
+    last = torch.tensor([len(tokens) - 1])
+    return Given(rotary(query, last), rotary(key, rank(tokens)), value)
 
 
 def distances(asked: Asked) -> str:
     """How far each token stood from the query in the first call, read from the weights."""
-    case, result = next(iter(asked.cases.values())), asked.calls[0].seen
-    (query, key, _, tokens), weights = case.args, result[1] if isinstance(result, tuple) else None
-    if not plain(weights) or weights.shape != (*query.shape[:3], len(tokens)):
+    call = asked.shaped[0]
+    if call is not asked.calls[0]:
         return ""
+    (query, key, _, tokens), weights = call.case.args, call.seen[1].float()
     # Logarithms of weights are scores but for a constant a row: that of the newest token.
     own, tried = int(tokens.argmax()), torch.arange(-60, 61)
     scores = rotary(query.expand(-1, -1, len(tried), -1), tried) @ key.mT / query.size(-1) ** 0.5
-    logs = weights.float().log()[:, :, 0]
+    logs = weights.log()[:, :, 0]
     for start in tried.abs().argsort():
         wanted = logs - logs[..., own : own + 1] + scores[:, :, start, own, None]
         error, at = (scores - wanted[:, :, None]).abs().amax(dim=(0, 1)).min(dim=0)
         if error.max() < 1e-3:
-            found, right = tried[at].tolist(), (len(tokens) - 1 - rank(tokens)).tolist()
+            found, right = tried[at].tolist(), [sum(tokens > x).item() for x in tokens]
             said = f"The weights are those of tokens that stand {found} places before the query"
             asks = f"With tokens {tokens.tolist()} in the slots these should be {right}."
             return f"{said}, slot by slot. {asks}" if found != right else ""
     return ""
 
 
-RIGHT = Recipe(placed(last, rank))
+RIGHT = Recipe(given)
 EXERCISE = Exercise(
     name="cache_places",
     answer="read_cache",
@@ -95,11 +92,9 @@ EXERCISE = Exercise(
     results=("the output", "the weights"),
     explain=(distances,),
     measures=("gradients",),
-    ideas=[RIGHT.but(says, given=placed(*at)) for says, *at in (
-        ("The keys are repaired; the query still stands at its place in the text, too far away "
-         "from all of them.", lambda t: t.max()[None], rank),
-        ("argsort says which slot holds the oldest token, the second oldest ...; asked is the "
-         "reverse, the place of the token in each slot: argsort of that.",
-         last, lambda t: t.argsort()),
-    )],
+    ideas=[
+        RIGHT.but("argsort says which slot holds the oldest token; asked is the reverse, the place "
+                  "of the token in each slot: argsort of that.",
+                  given=lambda *args: given(*args, rank=torch.argsort)),
+    ],
 )  # fmt: skip

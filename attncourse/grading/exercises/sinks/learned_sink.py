@@ -3,13 +3,14 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Asked, Calls, Case, Exercise
-from attncourse.grading.inputs import far_below_zero, normal, seeded
-from attncourse.grading.recipe import Given, Recipe, hide
+from attncourse.grading.compare import same
+from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Given, Recipe, normal, seeded
+from attncourse.grading.inputs import far_below_zero
+from attncourse.grading.recipe import hide
 
 
 def definition(query, key, value, sink, visible):
-    """The loops of the course: behind the keys one with the score of the sink and value 0."""
+    """Behind the keys stands one with the score of the sink and value 0."""
     return spec.sink_attention(query, key, value, sink, visible)
 
 
@@ -31,9 +32,10 @@ def cases(seed: int) -> list[Case]:
         visible = torch.rand(n, m, generator=g) >= hidden
         if hidden:
             visible[0], visible[1] = False, True
-        query = query if callable(loud) else loud * query
         if callable(loud):
             loud(query, key)
+        else:
+            query *= loud
         args = query, key, value, factor * sink + added, visible
         found.append(Case(what, args, gradients=loud == 1))
     return found
@@ -45,31 +47,30 @@ def given(query, key, value, sink, visible):
 
 def with_sink(scores, x):
     """The scores of the visible keys, and behind them the sink of each head, once a query."""
-    return torch.cat([hide(scores, x), column(scores, x.rest)], -1)
-
-
-def column(scores, sink):
-    return sink[:, None, None].expand(*scores.shape[:-1], 1)
+    sinks = x.rest[:, None, None].expand(*scores.shape[:-1], 1)
+    return torch.cat([hide(scores, x), sinks], -1)
 
 
 RIGHT = Recipe(given, mask=with_sink, finish=lambda weights, x: weights[..., :-1])
-PLAIN = {"mask": hide, "finish": lambda weights, x: weights}  # no column is appended
 
 
-def nothing_left(asked: Asked) -> str:
-    """The weights of all queries add up to 1 or to 0, though the sink should take a share."""
-    sums = [call.seen[1].double().nan_to_num(0.0).sum(-1) for call in asked.shaped]
-    asks = asked.shaped[0].expected[1].sum(-1)
-    if not ((asks > 0.01) & (asks < 0.99) & (sums[0] > 0.99)).any():
+def read_as(asked: Asked) -> str:
+    """The score as which a sink counts in the first call, if keys share rightly what it leaves."""
+    call, sink = asked.shaped[0], asked.shaped[0].case.args[3].double()[:, None]
+    right, seen = (x[1].double() for x in (call.expected, call.seen))
+    asks, left = right.sum(-1), seen.sum(-1)
+    if call is not asked.calls[0] or not same(right * (left / asks)[..., None], seen):
         return ""
-    if not all(((x - x.round()).abs() < 1e-3).all() for x in sums):
+    if (left > 0.999).all():
+        return "The weights of a query add up to 1, so that nothing is left to the sink."
+    if same(left[:1, :, :1].expand_as(left), left):
+        return "A sink takes the same share of all queries; it should depend on their scores, too."
+    score = sink + ((1 / left - 1) / (1 / asks - 1)).log()
+    if (score - score[:1, :, :1]).abs().max() > 1e-3:
         return ""
-    return "The weights of a query add up to 1, so that nothing is left to the sink."
-
-
-def sinks(change):
-    """The same, with other sinks."""
-    return {"given": lambda q, k, v, sink, seen: given(q, k, v, change(sink, q), seen)}
+    h = int((score[0] - sink).abs().argmax() // score.size(-1))
+    is_, should = float(score[0, h, 0]), float(sink[h])
+    return f"The sink of head {h} counts as a score of {is_:.2f}; it should count as {should:.2f}."
 
 
 EXERCISE = Exercise(
@@ -79,19 +80,6 @@ EXERCISE = Exercise(
     right=RIGHT,
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
-    explain=(nothing_left,),
+    explain=(read_as,),
     measures=("gradients",),
-    ideas=[
-        RIGHT.but("The sink is added to all scores of its head; a softmax does not notice that.",
-                  mask=lambda s, x: hide(s, x) + x.rest[:, None, None], finish=PLAIN["finish"]),
-        RIGHT.but("The weights are multiplied by the sigmoid of the sink; what the sink takes "
-                  "depends on the scores, too.", mask=hide,
-                  finish=lambda w, x: w.nan_to_num(0.0) * x.rest.sigmoid()[:, None, None]),
-        RIGHT.but("The sink is scaled as if it were a dot product; it is a score already.",
-                  **sinks(lambda sink, q: sink * q.size(-1) ** -0.5)),
-        RIGHT.but("The sink is used as exp(sink); it is a score, of which the softmax takes exp.",
-                  **sinks(lambda sink, q: sink.exp())),
-        RIGHT.but("The weights are made to sum to 1 again, so that the sink takes nothing.",
-                  finish=lambda w, x: w[..., :-1] / w[..., :-1].sum(-1, keepdim=True)),
-    ],
-)  # fmt: skip
+)

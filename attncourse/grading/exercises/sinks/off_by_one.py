@@ -5,7 +5,7 @@ import math
 import torch
 
 from attncourse.grading.compare import same
-from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, Mistake, seeded
+from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, seeded
 
 
 def definition(scores, dim):
@@ -53,25 +53,28 @@ def right(scores, dim):
 
 
 def along(asked: Asked) -> str:
-    """Along which other axis, or all of them, the softmax runs in a wrong call."""
-    for call in asked.shaped:
-        scores, dim = call.case.args
-        for axis in range(scores.dim()):
-            if same(right(scores, axis), call.seen):
-                return f"In the call '{call.label}' the softmax runs along axis {axis}, not {dim}."
-        if same(right(scores.flatten(), 0).view_as(scores), call.seen):
-            return f"In the call '{call.label}' the softmax runs over all axes; it runs along dim."
+    """Along which other axis the softmax runs in the first wrong call."""
+    call = asked.shaped[0]
+    scores, dim = call.case.args
+    for axis in range(scores.dim()):
+        if same(right(scores, axis), call.seen):
+            return f"In the call '{call.label}' the softmax runs along axis {axis}, not {dim}."
     return ""
 
 
 def denominator(asked: Asked) -> str:
-    """All weights of a row are wrong by one factor, in the first call that is wrong."""
+    """By what the exponentials of the first row are divided, in the first call that is wrong."""
     call = asked.shaped[0]
-    factor, dim = call.seen.double() / call.expected, call.case.args[1]
-    if not same(factor.narrow(dim, 0, 1).expand_as(factor), factor) or factor.size(dim) < 2:
+    scores, dim = call.case.args
+    row, weights = (x.double().movedim(dim, -1).flatten(0, -2)[0] for x in (scores, call.seen))
+    below, where = row.exp() / weights, f"In the first row of the call '{call.label}'"
+    if not below.isfinite().all():
         return ""
-    says = f"are {float(factor.flatten()[0]):.4g} times what they should be in the first row"
-    return f"In the call '{call.label}' the weights of a row {says}: look at the denominator."
+    if not same(below, below[:1].expand_as(below)):
+        return f"{where} the weights are not the exponentials over one number, 1 and their sum."
+    added, top = float(below[0] - row.exp().sum()), float(row.max().exp())
+    what = ", exp of the largest score," * (abs(added - top) < 1e-3)
+    return f"{where} {added:.3f}{what} is added to the exponentials below the line; it should be 1."
 
 
 EXERCISE = Exercise(
@@ -80,17 +83,4 @@ EXERCISE = Exercise(
     right=right,
     explain=(along, denominator),
     measures=("gradients",),
-    ideas=[
-        Mistake("The weights sum to 1, as those of the ordinary softmax do; the 1 is missing.",
-                lambda s, dim: s.softmax(dim)),
-        Mistake("The largest score is subtracted, but 1 is added as it is; it must shrink by the "
-                "same factor, to exp(-largest).",
-                lambda s, dim: (x := torch.exp(s - s.amax(dim, keepdim=True)),
-                                x / (1 + x.sum(dim, keepdim=True)))[1]),
-        right.but("A score of 1 is added, whose exponential is 2.718; that of the 1 in the "
-                  "denominator is 0.", "the exponentials of the 1, exp(-largest)",
-                  lambda x: math.e * x),
-        Mistake("Every exponential is divided by 1 and itself, which is the sigmoid; divide by "
-                "1 and all exponentials of the row.", lambda s, dim: s.sigmoid()),
-    ],
-)  # fmt: skip
+)
