@@ -1,7 +1,7 @@
 """Tables of biases, one for each head: some are functions of i - j, and others nearly are."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 from types import SimpleNamespace
 
@@ -105,15 +105,9 @@ GROUPS: tuple[tuple[int, int, Tables], ...] = (  # queries, keys
 )  # fmt: skip
 
 
-def names(seed: int) -> list[tuple[int, int, list[str]]]:
-    """Queries, keys and what the heads are called, in an order of its own for each seed."""
-    r = random.Random(seed)
-    return [(n, m, r.sample(list(heads), len(heads))) for n, m, heads in GROUPS]
-
-
-def tables(seed: int) -> list[Tensor]:
-    """The biases (heads, n, m) of each group."""
-    g, found = seeded(seed), []
-    for (_, _, makes), (n, m, heads) in zip(GROUPS, names(seed), strict=True):
-        found.append(torch.stack([makes[name](parts(n, m, g)).double() for name in heads]).float())
-    return found
+def drawn(seed: int) -> Iterator[tuple[int, int, list[str], Tensor]]:
+    """Of each group queries, keys, what the heads are called, in a new order, and their biases."""
+    r, g = random.Random(seed), seeded(seed)
+    for n, m, heads in GROUPS:
+        names = r.sample(list(heads), len(heads))
+        yield n, m, names, torch.stack([heads[x](parts(n, m, g)).double() for x in names]).float()

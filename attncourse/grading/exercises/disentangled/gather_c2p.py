@@ -51,11 +51,9 @@ def measured(tokens: int, width: int, generator: torch.Generator) -> tuple:
 
 def memory(answer) -> bool | str:
     """True when nothing takes much more than a number for each pair, else what is too large."""
-    made = as_answer(answer).allocations(*measured(32, 32, torch.Generator().manual_seed(7)))
-    times = made.new / 32**2
-    return times <= 4 or Described(
-        f"more than a number for each pair is kept: {made.how}, {times:.0f} times as many"
-    )
+    made = as_answer(answer).allocations(*measured(32, 32, seeded(7)))
+    says = f"more than a number for each pair is kept: {made.how}, {made.new / 32**2:.0f} times"
+    return made.new <= 4 * 32**2 or Described(f"{says} as many")
 
 
 @Dataflow
@@ -66,8 +64,7 @@ def right(query, pos_key, num_keys):
     shifted = yield "the distances plus span", distances + span
     rows = yield "the numbers of the rows", shifted.clamp(0, 2 * span - 1)
     products = yield "the products of queries and rows", query @ pos_key.mT
-    index = rows.expand(*query.shape[:2], -1, -1)
-    return products.gather(-1, index)
+    return products.gather(-1, rows.expand(*query.shape[:2], -1, -1))
 
 
 EXERCISE = Exercise(

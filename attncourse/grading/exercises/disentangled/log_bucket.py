@@ -1,20 +1,18 @@
 """Exercise log_bucket: near distances keep themselves, far ones share, and all keep their sign."""
 
 import math
-from collections.abc import Callable
 
 import torch
 
+from attncourse import spec
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, seeded
 from attncourse.grading.explain.buckets import sides
 
 
 def definition(distance, buckets, furthest):
-    """How many edges a distance is beyond: 0, 1 .. half, then each larger by one factor."""
-    half, factor = buckets // 2, (furthest - 1) / (buckets // 2)
-    edges = [*range(half), *(half * factor ** (k / (half - 1)) for k in range(half - 1))]
-    size = (distance.abs()[..., None] > torch.tensor(edges, dtype=torch.float64)).sum(-1)
-    return size * distance.sign()
+    """`spec.log_bucket` of each distance; all beyond furthest - 1 count as that."""
+    near = distance.clamp(1 - furthest, furthest - 1).flatten().tolist()
+    return torch.tensor([spec.log_bucket(x, buckets, furthest) for x in near]).view(distance.shape)
 
 
 SIZES = (32, 143), (24, 156), (20, 131), (16, 83), (12, 70)  # buckets, furthest
@@ -39,19 +37,13 @@ def cases(seed: int) -> list[Case]:
     return [Case(what, rest, gradients=False) for what, *rest in calls]
 
 
-HALF, TOP, STEPS = "half", "furthest - 1", "how many far buckets there are"
-LOGS, PARTS = "the logarithms of distance / half", "the shares of the far buckets"
-
-
 @Dataflow
 def right(distance, buckets, furthest):
-    half = yield HALF, buckets // 2
-    top = yield (TOP, furthest - 1)
+    half = yield "half", buckets // 2
     size = yield "the distances without their sign", distance.abs()
-    logs = yield LOGS, (size.double().clamp(min=half) / half).log()
-    shares = yield "these logarithms, divided by that of the furthest", logs / math.log(top / half)
-    steps = yield (STEPS, half - 1)
-    parts = yield PARTS, steps * shares
+    logs = yield "the logarithms of distance / half", (size.double().clamp(min=half) / half).log()
+    whole = yield "the logarithm of (furthest - 1) / half", math.log((furthest - 1) / half)
+    parts = yield "the shares of the far buckets", (half - 1) * (logs / whole)
     up = yield "these shares, rounded up", parts.ceil()
     far = yield "the far buckets", (half + up).clamp(max=buckets - 1)
     near = yield "the near distances, up to half", size <= half
@@ -60,16 +52,10 @@ def right(distance, buckets, furthest):
     return (bucket * signs).long()
 
 
-def sharing(says: str, share: Callable) -> Mistake:
-    """The mistake with another share of the far buckets: of distances, half and furthest - 1."""
-
-    def answer(distance, buckets, furthest):
-        half, size = buckets // 2, distance.abs().double()
-        up = ((half - 1) * share(size.clamp(min=half), half, furthest - 1)).ceil()
-        far = (half + up).clamp(max=buckets - 1)
-        return (torch.where(size <= half, size, far) * distance.sign()).long()
-
-    return Mistake(says, answer)
+def equally_wide(distance, buckets, furthest):
+    half, size = buckets // 2, distance.abs()
+    up = ((half - 1) * (size - half) / (furthest - 1 - half)).ceil().clamp(max=half - 1)
+    return (torch.where(size <= half, size, half + up) * distance.sign()).long()
 
 
 EXERCISE = Exercise(
@@ -84,14 +70,9 @@ EXERCISE = Exercise(
         ("beyond half", lambda x, buckets, furthest: x > buckets // 2),
     ),),
     ideas=[
-        right.but("Shares of the far buckets are rounded down, as // and .long() do; round up.",
-                  PARTS, torch.floor),
-        right.but("furthest is taken as it is; the last bucket is full at furthest - 1.",
-                  TOP, lambda top: top + 1),
-        right.but("There are half far buckets; there are half - 1.", STEPS, lambda x: x + 1),
-        sharing("The far buckets are equally wide; each is wider than the one before by the same "
-                "factor: take logarithms.", lambda x, half, top: (x - half) / (top - half)),
-        sharing("The logarithm is not divided by that of (furthest - 1) / half.",
-                lambda x, half, top: (x / half).log()),
+        Mistake("The far buckets are equally wide; each is wider than the one before by the same "
+                "factor: take logarithms.", equally_wide),
+        right.but("The shares of the far buckets are rounded down; round them up.",
+                  "the shares of the far buckets", torch.floor),
     ],
 )  # fmt: skip

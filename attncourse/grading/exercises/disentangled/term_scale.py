@@ -4,10 +4,8 @@ import math
 
 import torch
 
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
 from attncourse.grading.explain.mixtures import in_scores
-
-NAMES = ("c2c", "c2p", "p2c")
 
 
 def definition(c2c, c2p, p2c, head_dim):
@@ -51,29 +49,12 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-def there(*terms):
-    """The terms that are not switched off."""
-    return [term for term in terms if term is not None]
-
-
 @Dataflow
 def right(c2c, c2p, p2c, head_dim):
-    terms = there(c2c, c2p, p2c)
+    terms = [term for term in (c2c, c2p, p2c) if term is not None]
     sums = yield "the sums of the terms", sum(terms)
     scores = yield "the scores", sums / math.sqrt(head_dim * len(terms))
-    weights = yield "the weights", scores.softmax(-1)
-    return weights
-
-
-def a_softmax_each(c2c, c2p, p2c, head_dim):
-    terms = torch.stack(there(c2c, c2p, p2c))
-    return (terms / math.sqrt(head_dim * len(terms))).softmax(-1).mean(0)
-
-
-def overflowing(c2c, c2p, p2c, head_dim):
-    terms = there(c2c, c2p, p2c)
-    e = (sum(terms).double() / math.sqrt(head_dim * len(terms))).exp()
-    return e / e.sum(-1, keepdim=True)
+    return scores.softmax(-1)
 
 
 EXERCISE = Exercise(
@@ -82,12 +63,6 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases),
     right=right,
     axes=("b h n m",),
-    explain=(in_scores(*NAMES),),
+    explain=(in_scores("c2c", "c2p", "p2c"),),
     measures=("gradients",),
-    ideas=[
-        Mistake("Each term gets a softmax of its own, and the weights are averaged; add the "
-                "scores, then take one softmax.", a_softmax_each),
-        Mistake("The exponential overflows on large scores; subtract the largest score of the row "
-                "first, as torch.softmax does.", overflowing),
-    ],
-)  # fmt: skip
+)

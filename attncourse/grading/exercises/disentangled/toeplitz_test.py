@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from attncourse.grading.bias_inputs import ROUNDING, names, tables
-from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Raised, plain
+from attncourse.grading.bias_inputs import ROUNDING, drawn
+from attncourse.grading.exercise import Asked, Calls, Case, Exercise, plain
 from attncourse.grading.explain.masks import inverted
 
 WORDS = {True: "relative", False: "absolute"}
@@ -27,10 +27,9 @@ def definition(bias):
 
 
 def cases(seed: int) -> list[Case]:
-    made = zip(names(seed), tables(seed), strict=True)
     return [
         Case(f"{len(heads)} heads, {n} queries, {m} keys", (bias,), gradients=False)
-        for (n, m, heads), bias in made
+        for n, m, heads, bias in drawn(seed)
     ]
 
 
@@ -57,26 +56,21 @@ def right(bias):
 
 def misjudged(asked: Asked) -> str:
     """What the tables are that are told wrong, the first three of them."""
-    calls = list(zip(names(asked.seed), asked.calls, strict=True))
-    odd = [not (isinstance(x.seen, Raised) or plain(x.seen) and x.seen.dtype == torch.bool)
-           for _, x in calls]  # fmt: skip
-    if 2 * sum(odd) > len(calls):
-        return "For each head True or False is asked, in a list or a tensor of shape (heads,)."
-    if len(asked.shaped) < len(asked.wrong) or not asked.wrong or any(odd):
+    if len(asked.shaped) < len(asked.wrong):
         return ""
-    told = [x.seen.tolist() for _, x in calls]
+    told = [x.seen.tolist() for x in asked.calls]
     if len({*sum(told, [])}) == 1:
         return f"Every head of every table is called {WORDS[told[0][0]]}."
     if all(len({*x}) == 1 for x in told):
         return "All heads of a table get one verdict; each has a table of its own."
     wrong = {True: [], False: []}
-    for (_, _, heads), x in calls:
-        for name, seen, asks in zip(heads, x.seen.tolist(), x.expected.tolist(), strict=True):
-            wrong[seen] += [name] * (seen != asks)
+    for (_, _, heads, _), call, seen in zip(drawn(asked.seed), asked.calls, told, strict=True):
+        for name, found, asks in zip(heads, seen, call.expected.tolist(), strict=True):
+            wrong[found] += [name] * (found != asks)
     lists = [
-        f"Called {WORDS[seen]}, though {WORDS[not seen]}: {'; '.join(of[:3])}."
-        for seen, of in wrong.items()
-        if of
+        f"Called {WORDS[found]}, though {WORDS[not found]}: {'; '.join(names[:3])}."
+        for found, names in wrong.items()
+        if names
     ]
     alone = ABSOLUTE if not wrong[True] else RELATIVE if not wrong[False] else ""
     return f"{alone} {' '.join(lists)}".strip()
