@@ -20,10 +20,9 @@ def numbers(seed, *labels):
 @pytest.mark.quick
 def test_a_small_seed_is_the_one_of_torch():
     for seed in 0, 7, 0x5EED_0000, 2**62:
-        assert torch.equal(
-            numbers(seed), torch.rand(8, generator=torch.Generator().manual_seed(seed))
-        )
-        assert not torch.equal(numbers(seed), numbers(seed, "x"))
+        drawn = torch.rand(8, generator=torch.Generator().manual_seed(seed))
+        assert torch.equal(numbers(seed), drawn)
+        assert not torch.equal(numbers(seed, "x"), drawn)
 
 
 @pytest.mark.quick
@@ -63,18 +62,8 @@ def test_numbers_are_evenly_spread():
 
 
 def tensors(cases):
-    return [
-        x
-        for case in cases
-        for x in (*case.args, *case.kwargs.values())
-        if isinstance(x, torch.Tensor)
-    ]
-
-
-@pytest.mark.parametrize("name", JUDGED)
-def test_a_right_answer_passes_on_a_large_seed(name):
-    exercise = load(name)
-    assert exercise.grade(exercise.right, SEED).status == "passed"
+    given = [x for case in cases for x in (*case.args, *case.kwargs.values())]
+    return [x for x in given if isinstance(x, torch.Tensor)]
 
 
 def asking(judge):
@@ -83,13 +72,12 @@ def asking(judge):
     return judge if hasattr(judge, "cases") else None
 
 
-@pytest.mark.parametrize("name", [name for name in JUDGED if asking(load(name).judge)])
+@pytest.mark.parametrize("name", [x for x in JUDGED if asking(load(x).judge)])
 def test_the_upper_half_of_a_seed_changes_the_inputs(name):
     judge = asking(load(name).judge)
     few, one, other = (tensors(cases_of(judge, seed)) for seed in (1, SEED, SEED ^ 1 << 100))
-    changed = any(
-        x.shape != y.shape or not torch.equal(x, y) for x, y in zip(one, other, strict=False)
-    )
+    pairs = zip(one, other, strict=False)
+    changed = any(x.shape != y.shape or not torch.equal(x, y) for x, y in pairs)
     fixed = not any(x.is_floating_point() for x in few)  # masks and whole numbers may be the same
     assert changed or len(one) != len(other) or fixed
 
