@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncourse.grading.compare import Raised
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.compare import Raised, difference
+from attncourse.grading.explain import Explainer
+from attncourse.grading.explain.asked import Asked, tensors
+from attncourse.grading.explain.weights import says_of_map
 from attncourse.grading.judges import GIVEN
 from attncourse.grading.observe import NotAttempted, run
 
@@ -42,47 +44,56 @@ class Launches:
     Args:
         definition: ``definition(launch)`` gives what must stand in the parts that are written.
         launches: ``launches(seed)`` lists them.
-        start: ``start(kernel, buffers, launch)`` runs the programs of a launch.
-        refuse: ``refuse(answer)`` says why this cannot be a kernel, or nothing.
+        triton: a kernel of Triton, in its interpreter; else a function of the number of a program.
     """
 
-    definition: Callable[[Launch], dict[str, Tensor]]
+    definition: Callable[[Launch], tuple[Tensor, ...]]
     launches: Callable[[int], list[Launch]]
-    start: Callable[[Any, list[Tensor], Launch], None]
-    refuse: Callable[[Any], str]
+    triton: bool = False
 
     def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
-        if why := self.refuse(answer):
+        if why := _no_kernel(answer) if self.triton else _no_program(answer):
             yield GIVEN, why
             return
         for number, launch in enumerate(self.launches(seed)):
-            buffers = {name: x.clone() for name, x in launch.buffers.items()}
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a wrong kernel may divide by 0
-                ended = run(self.start, answer, list(buffers.values()), launch)
-            if isinstance(ended, Raised):
+            buffers = run(self.after, answer, launch)
+            if isinstance(buffers, Raised):
                 # Triton's interpreter wraps what a kernel raises, the bare error of a stub too.
-                if not number and ended.message == "NotImplementedError()":
+                if not number and buffers.message == "NotImplementedError()":
                     raise NotAttempted
-                yield f"{launch.label}, output", ended
+                yield f"{launch.label}, output", buffers
                 continue
-            yield f"{launch.label}, output", self._written(launch, buffers)
+            yield f"{launch.label}, output", _output(self.written(launch, buffers))
             yield f"{launch.label}, {ELSE}", _left_alone(launch, buffers)
 
-    def _written(self, launch: Launch, buffers: dict[str, Tensor]) -> Any:
+    def after(self, answer: Any, launch: Launch) -> dict[str, Tensor]:
+        """The buffers after a launch."""
+        buffers = {name: x.clone() for name, x in launch.buffers.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a wrong kernel may divide by 0
+            arguments = *buffers.values(), *launch.numbers
+            if self.triton:
+                answer.run(*arguments, grid=(launch.programs,), warmup=False)
+            else:
+                for program in range(launch.programs):
+                    answer(program, *arguments)
+        return buffers
+
+    def written(self, launch: Launch, buffers: dict[str, Tensor]) -> tuple[Tensor, ...]:
         """What stands in the parts that are written, in the shapes of the definition."""
-        right = self.definition(launch)
-        parts = launch.written.items()
-        found = [buffers[x].flatten()[part].view(right[x].shape).clone() for x, part in parts]
-        return tuple(found) if len(found) > 1 else found[0]
+        parts = zip(launch.written.items(), self.definition(launch), strict=True)
+        return tuple(buffers[x].flatten()[part].view(right.shape) for (x, part), right in parts)
 
     def expected(self, seed: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for launch in self.launches(seed):
-            right = tuple(self.definition(launch).values())
-            found[f"{launch.label}, output"] = right if len(right) > 1 else right[0]
+            found[f"{launch.label}, output"] = _output(self.definition(launch))
             found[f"{launch.label}, {ELSE}"] = True
         return found
+
+
+def _output(parts: tuple[Tensor, ...]) -> Any:
+    return parts if len(parts) > 1 else parts[0]
 
 
 def _left_alone(launch: Launch, buffers: dict[str, Tensor]) -> bool | str:
@@ -91,65 +102,16 @@ def _left_alone(launch: Launch, buffers: dict[str, Tensor]) -> bool | str:
         same = torch.isclose(before, buffers[name], rtol=0, atol=0, equal_nan=True).flatten()
         same[launch.written.get(name, slice(0))] = True
         changed += [f"{int((~same).sum())} numbers of {name}"] * (not same.all())
-    return not changed or f"no, {' and '.join(changed)} changed that are none of its business"
+    return not changed or f"no, it changes {' and '.join(changed)} as well: mask the stores"
 
 
-def overwritten(asked: Asked) -> str:
-    """What should be written is right, and what stands beside it is overwritten."""
-    wrong = [k for k, x in asked.seen.items() if k.endswith(ELSE) and x is not True]
-    if asked.wrong or not wrong:
-        return ""
-    label = wrong[0].removesuffix(f", {ELSE}")
-    changed = str(asked.seen[wrong[0]]).removeprefix("no, ")
-    return f"What is asked is right, but in the launch '{label}' {changed}: mask the stores."
-
-
-def unwritten(asked: Asked) -> str:
-    """The first row of an output that still holds what was there before."""
-    seen = {call.label: call.seen for call in asked.shaped}
-    for launch in asked.judge.launches(asked.seed):
-        found = seen.get(launch.label, ())
-        rows = zip(launch.written.items(), found if isinstance(found, tuple) else (found,))  # noqa: B905
-        for (name, part), now in rows:
-            before = launch.buffers[name].flatten()[part].view(now.shape)
-            still = (before == now).flatten(1).all(1) if now.dim() > 1 else before == now
-            if still.any():
-                at = int(still.nonzero()[0])
-                return f"In the launch '{launch.label}' row {at} of {name} is not written."
-    return ""
-
-
-LOOKS = overwritten, unwritten
-
-
-class Program:
-    """Runs like a kernel of Triton, without Triton.
-
-    Args:
-        program: ``program(number, *arguments)`` does the work of one program.
-        steps: further arguments, such as steps that are replaced.
-    """
-
-    def __init__(self, program: Callable, **steps: Any):
-        self.program, self.steps = program, steps
-
-    def run(self, *arguments: Any, grid: tuple[int], warmup: bool) -> None:
-        for number in range(grid[0]):
-            self.program(number, *arguments, **self.steps)
-
-
-def no_program(answer: Any) -> str:
+def _no_program(answer: Any) -> str:
     """Why this cannot be a program in Python."""
     got = type(answer).__name__
     return "" if callable(answer) else f"expected a function, got {got}; pass the function itself"
 
 
-def triton_starts(kernel: Any, buffers: list[Tensor], launch: Launch) -> None:
-    """Runs a kernel of Triton."""
-    kernel.run(*buffers, *launch.numbers, grid=(launch.programs,), warmup=False)
-
-
-def no_kernel(answer: Any) -> str:
+def _no_kernel(answer: Any) -> str:
     """Why this cannot be a kernel of Triton, run by its interpreter."""
     got = type(answer).__name__
     if got == "JITFunction":
@@ -160,3 +122,47 @@ def no_kernel(answer: Any) -> str:
     if got in ("InterpretedFunction", "Kernel", "Program"):  # of Triton, and what runs like one
         return ""
     return f"expected a kernel with @triton.jit above it, got {got}; pass the kernel itself"
+
+
+class Program:
+    """Runs like a kernel of Triton, without it: ``program(number, *arguments)``, one by one."""
+
+    def __init__(self, program: Callable):
+        self.program = program
+
+    def run(self, *arguments: Any, grid: tuple[int], warmup: bool) -> None:
+        for number in range(grid[0]):
+            self.program(number, *arguments)
+
+
+def looks(identity: Callable[[int], Launch]) -> tuple[Explainer, ...]:
+    """Explainers of a kernel of attention: which row is not written, and which weights are wrong?
+
+    Args:
+        identity: ``identity(seed)``: values that are the identity, so its first output are weights.
+    """
+
+    def weights(asked: Asked) -> str:
+        launch, judge = identity(asked.seed), asked.judge
+        seen = judge.written(launch, judge.after(asked.answer, launch))[0]
+        if (seen < 0).any():
+            return ""  # these are no weights: other values are read
+        right = judge.definition(launch)[0]
+        return says_of_map(launch.label, right, seen) if difference(right, seen) else ""
+
+    return _unwritten, weights
+
+
+def _unwritten(asked: Asked) -> str:
+    """The first row of an output that still holds what was there before."""
+    launches = {launch.label: launch for launch in asked.judge.launches(asked.seed)}
+    for call in asked.shaped:
+        launch = launches[call.label]
+        parts = zip(launch.written.items(), tensors(call.expected, call.seen), strict=True)
+        for (name, part), (_, now) in parts:
+            before = launch.buffers[name].flatten()[part].view(now.shape)
+            still = (before == now).reshape(len(now), -1).all(1)
+            if still.any():
+                at = int(still.nonzero()[0])
+                return f"In the launch '{launch.label}' row {at} of {name} is not written."
+    return ""

@@ -1,18 +1,12 @@
 """Exercise attention_tile: a Triton kernel for one tile of attention, in its interpreter."""
 
 import math
+from functools import partial
 
 import torch
 
-from attncourse.grading.exercise import Exercise, Mistake, seeded
-from attncourse.grading.launches_judge import (
-    LOOKS,
-    Launch,
-    Launches,
-    Program,
-    no_kernel,
-    triton_starts,
-)
+from attncourse.grading.exercise import Exercise, Mistake, normal, seeded
+from attncourse.grading.launches_judge import Launch, Launches, Program, looks
 
 CALLS = (  # special about the launch; n, m, head_dim, block_m, block_n; programs; size of scores
     ("whole tiles", 32, 16, 16, 16, 16, 2, 0),
@@ -23,25 +17,32 @@ CALLS = (  # special about the launch; n, m, head_dim, block_m, block_n; program
 )
 
 
-def launches(seed: int) -> list[Launch]:
+def launch(g, what, n, m, d, block_m, block_n, programs, loud) -> Launch:
     """Behind the rows and the keys that exist lie others: large numbers, and NaN."""
-    g, found = seeded(seed), []
-    for what, n, m, d, block_m, block_n, programs, loud in CALLS:
-        shapes = (n + 100, d), (m + 100, 2 * d), (n + 100, d), (n + 2000,)
-        query, memory, out, lse = (torch.randn(shape, generator=g) for shape in shapes)
-        query[:, 0] += loud / 4 * (-1) ** torch.arange(n + 100)
-        memory[:, 0] += 16 * (loud > 0)
-        if loud < 0:  # in steps that float32 does not round
-            query[:], memory[:m, :d] = -(2.0**13), 2.0**12
-            memory[:m, 0] += 0.5 * torch.arange(m)
-        memory[m:, :d], memory[m:, d:] = 3 * memory[m:, :d], math.nan
-        rows = min(n, programs * block_m)
-        buffers = {"Q": query, "KV": memory, "Out": out, "Lse": lse}
-        written = {"Out": slice(0, rows * d), "Lse": slice(0, rows)}
-        label = f"{what}: {n} queries, {m} keys, head_dim {d}, BLOCK_M {block_m}, BLOCK_N {block_n}"
-        numbers = n, m, d**-0.5, d, block_m, block_n
-        found.append(Launch(label, buffers, numbers, programs, written))
-    return found
+    query, memory, out, lse = normal(g, (n + 100, d), (m + 100, 2 * d), (n + 100, d), (n + 2000,))
+    query[:, 0] += loud / 4 * (-1) ** torch.arange(n + 100)
+    memory[:, 0] += 16 * (loud > 0)
+    if loud < 0:  # in steps that float32 does not round
+        query[:], memory[:m, :d] = -(2.0**13), 2.0**12
+        memory[:m, 0] += 0.5 * torch.arange(m)
+    memory[m:, :d], memory[m:, d:] = 3 * memory[m:, :d], math.nan
+    rows = min(n, programs * block_m)
+    buffers = {"Q": query, "KV": memory, "Out": out, "Lse": lse}
+    written = {"Out": slice(0, rows * d), "Lse": slice(0, rows)}
+    label = f"{what}: {n} queries, {m} keys, head_dim {d}, BLOCK_M {block_m}, BLOCK_N {block_n}"
+    return Launch(label, buffers, (n, m, d**-0.5, d, block_m, block_n), programs, written)
+
+
+def launches(seed: int) -> list[Launch]:
+    g = seeded(seed)
+    return [launch(g, *call) for call in CALLS]
+
+
+def identity(seed: int) -> Launch:
+    """Also of the keys that do not exist: whoever reads one, shows it."""
+    made = launch(seeded(seed), "value j is 1 at feature j, else 0", 6, 5, 16, 16, 16, 1, 0)
+    made.buffers["KV"][:, 16:] = torch.eye(105, 16)
+    return made
 
 
 def definition(launch):
@@ -49,7 +50,7 @@ def definition(launch):
     n, m, scale, d, block_m, _ = launch.numbers
     query, memory = (launch.buffers[x].double() for x in ("Q", "KV"))
     scores = query[: min(n, launch.programs * block_m)] @ memory[:m, :d].T * scale
-    return {"Out": scores.softmax(-1) @ memory[:m, d:], "Lse": scores.logsumexp(-1)}
+    return scores.softmax(-1) @ memory[:m, d:], scores.logsumexp(-1)
 
 
 def load(memory, at, exists):
@@ -58,42 +59,36 @@ def load(memory, at, exists):
 
 def tile(
     program, q, kv, out, lse, n, m, scale, d, block_m, block_n,
-    stride=2, value_at=1, v_exists=lambda j, m: j < m, scaled=torch.mul, divide=torch.div,
-    hide=lambda s, j, n, m: s.masked_fill(j >= m, -math.inf),
+    width=2, loaded=lambda n, m: m, hidden=lambda n, m: m,
 ):  # fmt: skip
     """Rows of the tile, keys and values of KV, in which they lie side by side."""
     rows, keys = program * block_m + torch.arange(block_m), torch.arange(block_n)
-    at, at_key = rows[:, None] * d + torch.arange(d), keys[:, None] * stride * d + torch.arange(d)
+    at, at_key = rows[:, None] * d + torch.arange(d), keys[:, None] * width * d + torch.arange(d)
     query, key = load(q, at, rows < n), load(kv, at_key, keys < m)
-    value = load(kv, at_key + value_at * d, v_exists(keys, m))
-    scores = hide(scaled(query @ key.T, scale), keys, n, m)
+    value = load(kv, at_key + d, keys < loaded(n, m))
+    scores = (query @ key.T * scale).masked_fill(keys >= hidden(n, m), -math.inf)
     top = scores.amax(1)
     p = torch.exp(scores - top[:, None])
     total, here = p.sum(1), rows < n
-    out.view(-1)[at[here]] = divide(p @ value, total[:, None])[here]
+    out.view(-1)[at[here]] = (p @ value / total[:, None])[here]
     lse[rows[here]] = (top + total.log())[here]
 
 
-IDEAS = (
-    ("The scores are not scaled.", {"scaled": lambda s, scale: s}),
-    ("Keys beyond m have the score 0, and so a weight; hide their scores with minus infinity.",
-     {"hide": lambda s, *_: s}),
-    ("Values beyond m are loaded: a weight of 0 times NaN is NaN. Load them with a mask and "
-     "other=0.0.", {"v_exists": lambda j, m: j > -1}),
-    ("Scores are hidden by n; there are m keys.",
-     {"hide": lambda s, j, n, m: s.masked_fill(j >= n, -math.inf)}),
-    ("Keys are read as if they lay one behind the other; in KV a value stands between them, so a "
-     "row is 2 * D long.", {"stride": 1}),
-    ("The keys are mixed; values begin D numbers after their keys.", {"value_at": 0}),
-    ("The output is not divided by the sum of the exponentials.", {"divide": lambda x, total: x}),
-)  # fmt: skip
 EXERCISE = Exercise(
     name="attention_tile",
     requires="triton",
-    judge=Launches(definition, launches, triton_starts, no_kernel),
+    judge=Launches(definition, launches, triton=True),
     right=Program(tile),
     axes=("n d", "n"),
     results=("Out", "Lse"),
-    explain=LOOKS,
-    ideas=[Mistake(says, Program(tile, **steps)) for says, steps in IDEAS],
-)
+    explain=looks(identity),
+    ideas=[Mistake(says, Program(partial(tile, **steps))) for says, steps in (
+        ("Keys beyond m have the score 0, and so a weight; hide their scores with minus infinity.",
+         {"hidden": lambda n, m: 99}),
+        ("Values beyond m are loaded: a weight of 0 times NaN is NaN. Load them with a mask and "
+         "other=0.0.", {"loaded": lambda n, m: 99}),
+        ("Scores are hidden by n; there are m keys.", {"hidden": lambda n, m: n}),
+        ("Keys are read as if they lay one behind the other; in KV a value stands between them, "
+         "so a row is 2 * D long.", {"width": 1}),
+    )],
+)  # fmt: skip

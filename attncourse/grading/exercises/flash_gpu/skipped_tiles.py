@@ -2,7 +2,7 @@
 
 import torch
 
-from attncourse.grading.exercise import Case, Counts, Exercise, Mistake, seeded
+from attncourse.grading.exercise import Case, Counts, Exercise, seeded
 from attncourse.grading.explain.probes import simpler
 
 
@@ -56,41 +56,27 @@ def right(n, m, block_m, block_n, offset):
     return skipped, masked, whole
 
 
-ONE = "Of one tile of 4 x 4"
+QUESTIONS = (  # a sentence; n, m, block_m, block_n, offset
+    ("A tile of 4 x 4 with the offset -9 is hidden everywhere: skipped", 4, 4, 4, 4, -9),
+    ("A tile of 4 x 4 on the diagonal is hidden in part: masked", 4, 4, 4, 4, 0),
+    ("A tile of 4 x 4 with only 3 rows has places that do not exist: masked", 3, 4, 4, 4, 9),
+    ("A tile of 4 x 4 with only 3 columns has places that do not exist: masked", 4, 3, 4, 4, 9),
+    ("With the offset -3 the last row of a tile of 4 x 4 reads one place: masked", 4, 4, 4, 4, -3),
+    ("With the offset -4 the last row of a tile of 4 x 4 reads no place: skipped", 4, 4, 4, 4, -4),
+    ("With the offset 2 the first row of a tile of 4 x 4 misses one place: masked", 4, 4, 4, 4, 2),
+    ("Only 2 rows of a tile of 4 x 4 exist, and with the offset -2 they read nothing: skipped",
+     2, 4, 4, 4, -2),
+    ("5 rows and 5 columns make four tiles of 4 x 4: one is whole, three are ragged",
+     5, 5, 4, 4, 9),
+    ("4 rows and 4 columns make one tile of 4 x 4, which nothing hides: whole", 4, 4, 4, 4, 9),
+    ("With the offset 3 the first row of a tile of 4 x 4 misses no place: whole", 4, 4, 4, 4, 3),
+    ("Tiles are block_m rows high and block_n columns wide: one of 2 x 6", 2, 6, 2, 6, 9),
+    ("9 columns make three tiles of 4 x 4: one is whole, one masked, one skipped", 4, 9, 4, 4, 3),
+)  # fmt: skip
 EXERCISE = Exercise(
     name="skipped_tiles",
     judge=Counts(definition, cases),
     right=right,
     results=("skipped", "masked", "whole"),
-    explain=(
-        simpler(
-            (f"{ONE} all places are visible with the offset 3: no mask is needed", (4, 4, 4, 4, 3)),
-            (f"{ONE} no place is visible with the offset -4: the tile is skipped",
-             (4, 4, 4, 4, -4)),
-            (f"{ONE} the diagonal hides some places: a mask is needed", (4, 4, 4, 4, 0)),
-            (f"{ONE} only the last row reads a place with the offset -3: masked", (4, 4, 4, 4, -3)),
-            (f"{ONE} the first row misses one place with the offset 2: masked", (4, 4, 4, 4, 2)),
-            ("A tile of 4 x 4 with only 3 rows has places that do not exist: masked",
-             (3, 4, 4, 4, 9)),
-            ("A tile of 4 x 4 with only 3 columns has places that do not exist: masked",
-             (4, 3, 4, 4, 9)),
-            ("A tile of 4 x 4 with only 2 rows and the offset -2: the rows that exist read nothing",
-             (2, 4, 4, 4, -2)),
-            ("Tiles are block_m rows high and block_n columns wide: one of 2 x 6, all visible",
-             (2, 6, 2, 6, 5)),
-            ("5 rows make two tiles of 4 x 4, of which the second one hangs over the edge",
-             (5, 4, 4, 4, 9)),
-            ("9 columns make three tiles of 4 x 4: one is whole, one cut by the mask, one hidden",
-             (4, 9, 4, 4, 3)),
-        ),
-    ),
-    ideas=[
-        Mistake(says, lambda *sizes, k=k: right(*sizes[:4], k(sizes[4])))
-        for says, k in (
-            ("The offset is not used; query i reads keys up to i + offset.", lambda k: 0),
-            ("The offset has the wrong sign; query i reads keys up to i + offset.", lambda k: -k),
-            ("A query does not read its own position here; it reads up to i + offset, this one "
-             "included.", lambda k: k - 1),
-        )
-    ],
-)  # fmt: skip
+    explain=(simpler(*((says, tuple(sizes)) for says, *sizes in QUESTIONS)),),
+)

@@ -2,7 +2,7 @@
 
 import torch
 
-from attncourse.grading.exercise import Case, Counts, Exercise, Mistake, seeded
+from attncourse.grading.exercise import Case, Counts, Exercise, seeded
 from attncourse.grading.explain.probes import doubled, simpler
 
 REGISTERS, RESERVED, KB = 65_536, 1024, 1024
@@ -51,6 +51,15 @@ def right(block_m, block_n, head_dim, warps, registers, shared, card):
     return held, min(by_registers, card // (shared + RESERVED))
 
 
+QUESTIONS = (  # of programs: a sentence, registers, shared, bytes of the card
+    ("Of 20 KB of shared memory 10 programs take 2 KB each: their 1 and one more", 32, KB, 20 * KB),
+    ("9 KB of shared memory and 1 KB for each program: of 100 KB 10 have room",
+     32, 9 * KB, 100 * KB),
+    ("100 KB of shared memory do not fit into 90", 32, 100 * KB, 90 * KB),
+    ("128 threads with 104 registers each take 13,312 of 65,536, though shared memory has room",
+     104, KB, 200 * KB),
+    ("97 registers a thread are rounded up to 104", 97, KB, 200 * KB),
+)  # fmt: skip
 EXERCISE = Exercise(
     name="tile_limits",
     answer="read_row",
@@ -59,24 +68,6 @@ EXERCISE = Exercise(
     results=("held", "programs"),
     explain=(
         doubled(64, 64, 64, 4, 32, KB, 20 * KB),
-        simpler(
-            ("Of 20 KB of shared memory 10 programs take 2 KB each: their 1 and one more",
-             (16, 16, 32, 1, 32, KB, 20 * KB)),
-            ("128 threads with 104 registers each take 13,312 of 65,536, though shared memory has "
-             "room",
-             (64, 16, 64, 4, 104, KB, 200 * KB)),
-            ("97 registers a thread are rounded up to 104", (64, 16, 64, 4, 97, KB, 200 * KB)),
-            ("9 KB of shared memory and 1 KB for each program: of 100 KB 10 have room",
-             (16, 16, 32, 1, 32, 9 * KB, 100 * KB)),
-            ("100 KB of shared memory do not fit into 90", (16, 16, 32, 1, 32, 100 * KB, 90 * KB)),
-        ),
+        simpler(*((says, (64, 16, 64, 4, *rest)) for says, *rest in QUESTIONS)),
     ),
-    ideas=[
-        Mistake(
-            "Keys are counted; they lie in shared memory. Held are the output tile and the scores.",
-            lambda a, b, d, w, *rest: (
-                (a * d + a * b + b * d) // (32 * w), right(a, b, d, w, *rest)[1]
-            ),
-        ),
-    ],
-)  # fmt: skip
+)
