@@ -5,7 +5,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from attncourse.grading.exercises.grouped_query.share_the_keys import RIGHT, projected, repeated
+from attncourse.grading.exercises.grouped_query import share_the_keys
 from attncourse.grading.layer_recipe import merge, split
 from styles import style
 
@@ -138,17 +138,17 @@ def strided_slices(x, num_heads, num_kv_heads):
 
 
 @style("share_the_keys")
-class FusedAndGrouped(RIGHT.layer):
+class FusedAndGrouped(share_the_keys.Right):
     def forward(self, x, is_causal=False):
-        q, k, v = projected(self, x)
+        q, k, v = self.projected(x)
         heads = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, enable_gqa=True)
         return self.out_proj(merge(heads))
 
 
 @style("share_the_keys")
-class GroupAxisInDouble(RIGHT.layer):
+class GroupAxisInDouble(share_the_keys.Right):
     def forward(self, x, is_causal=False):
-        q, k, v = (t.double() for t in projected(self, x))
+        q, k, v = (t.double() for t in self.projected(x))
         q = q.unflatten(1, (self.num_kv_heads, -1))
         s = torch.einsum("bgrnd,bgmd->bgrnm", q, k) / q.size(-1) ** 0.5
         if is_causal:
@@ -158,7 +158,7 @@ class GroupAxisInDouble(RIGHT.layer):
 
 
 @style("share_the_keys")
-class HeadByHead(RIGHT.layer):
+class HeadByHead(share_the_keys.Right):
     def forward(self, x, is_causal=False):
         projections = self.q_proj, self.k_proj, self.v_proj
         q, k, v = (p(x).split(self.head_dim, dim=-1) for p in projections)
@@ -168,13 +168,14 @@ class HeadByHead(RIGHT.layer):
 
 
 @style("share_the_keys")
-class RowsOfTheMatricesRepeated(RIGHT.layer):
+class RowsOfTheMatricesRepeated(share_the_keys.Right):
     """The matrices are widened when they are used; what is stored stays narrow."""
 
     def forward(self, x, is_causal=False):
         def wide(p):
             parts = (t.unflatten(0, (1, -1, self.head_dim)) for t in (p.weight, p.bias))
-            w, b = (repeated(t, self).flatten(0, 2) for t in parts)
+            each = self.num_heads // len(p.bias.unflatten(0, (-1, self.head_dim)))
+            w, b = (t.repeat_interleave(each, 1).flatten(0, 2) for t in parts)
             return split(F.linear(x, w, b), self.num_heads)
 
         q, k, v = (wide(p) for p in (self.q_proj, self.k_proj, self.v_proj))

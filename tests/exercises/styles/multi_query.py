@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from attncourse.grading.exercises.multi_query.pseudo_tokens import RIGHT, halves
+from attncourse.grading.exercises.multi_query import pseudo_tokens
 from attncourse.grading.layer_recipe import merge, split
 from styles import style
 
@@ -62,7 +62,7 @@ def head_by_head_in_double(query, key, value, is_causal):
 
 
 @style("pseudo_tokens")
-class NarrowProjectionOldReshape(RIGHT.layer):
+class NarrowProjectionOldReshape(pseudo_tokens.Right):
     def forward(self, x, attn_mask=None):
         k, v = (t.reshape(len(x), 1, -1, self.head_dim) for t in self.kv_proj(x).chunk(2, dim=-1))
         k, v = (t.expand(-1, self.num_heads, -1, -1) for t in (k, v))
@@ -74,7 +74,7 @@ class NarrowProjectionOldReshape(RIGHT.layer):
 
 
 @style("pseudo_tokens")
-class HeadsFoldedIntoQueries(RIGHT.layer):
+class HeadsFoldedIntoQueries(pseudo_tokens.Right):
     def forward(self, x, attn_mask=None):
         k, v = self.kv_proj(x).chunk(2, dim=-1)
         rows = split(self.q_proj(x), self.num_heads).flatten(1, 2) * self.head_dim**-0.5
@@ -85,19 +85,19 @@ class HeadsFoldedIntoQueries(RIGHT.layer):
 
 
 @style("pseudo_tokens")
-class FusedOutput(RIGHT.layer):
+class FusedOutput(pseudo_tokens.Right):
     def forward(self, x, attn_mask=None):
-        q, (k, v) = split(self.q_proj(x), self.num_heads), halves(self, x)
+        q, (k, v) = split(self.q_proj(x), self.num_heads), self.halves(x)
         eye = torch.eye(x.size(1)).expand(len(x), 1, -1, -1)
         mixed, weights = (
-            F.scaled_dot_product_attention(q, k[:, None], values, attn_mask, enable_gqa=True)
-            for values in (v[:, None], eye)
+            F.scaled_dot_product_attention(q, k, values, attn_mask, enable_gqa=True)
+            for values in (v, eye)
         )
         return self.out_proj(merge(mixed)), weights
 
 
 @style("pseudo_tokens")
-class HeadByHead(RIGHT.layer):
+class HeadByHead(pseudo_tokens.Right):
     def forward(self, x, attn_mask=None):
         k, v = F.linear(x, self.kv_proj.weight, self.kv_proj.bias).split(self.head_dim, dim=-1)
         tables = []

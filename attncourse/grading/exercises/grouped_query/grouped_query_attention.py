@@ -1,6 +1,5 @@
 """Exercise grouped_query_attention: groups share a key/value head, and nothing is copied."""
 
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -8,7 +7,7 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from attncourse.grading.answer import as_answer
-from attncourse.grading.exercise import Calls, Described, Exercise, Given, Recipe
+from attncourse.grading.exercise import Calls, Dataflow, Described, Exercise
 from attncourse.grading.inputs import alternating, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 
@@ -52,12 +51,15 @@ def folded(heads, matrix):
     return rows.unflatten(2, (-1, heads.size(2))).flatten(1, 2)
 
 
-ALL = Recipe(
-    Given,
-    score=lambda x: folded(x.query, x.key.mT),
-    mix=lambda weights, x: folded(weights, x.value),
-)
-RIGHT = replace(ALL, answer=lambda output, *made: output)
+@Dataflow
+def with_weights(query, key, value):
+    products = yield "the products of queries and keys", folded(query, key.mT)
+    weights = yield "the weights", (products / query.size(-1) ** 0.5).softmax(-1)
+    return folded(weights, value), weights
+
+
+def right(query, key, value):
+    return with_weights(query, key, value)[0]
 
 
 EXERCISE = Exercise(
@@ -75,7 +77,7 @@ EXERCISE = Exercise(
         "broadcasts, and enable_gqa=True when values and keys differ in width. Fold the heads of a "
         "group into its queries.",
     ),
-    right=RIGHT,
+    right=right,
     axes=("b h n e",),
     measures=("gradients", "memory"),
 )

@@ -2,7 +2,7 @@
 
 from attncourse import spec
 from attncourse.grading.exercise import Asked, Calls, Exercise
-from attncourse.grading.exercises.grouped_query.grouped_query_attention import ALL, CASES
+from attncourse.grading.exercises.grouped_query.grouped_query_attention import CASES, with_weights
 
 
 def alike(asked: Asked) -> str:
@@ -25,7 +25,7 @@ EXERCISE = Exercise(
     name="repair_no_softmax",
     answer="grouped_attention",
     judge=Calls(spec.grouped_query_attention, CASES),
-    right=ALL,
+    right=with_weights,
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     explain=(alike,),

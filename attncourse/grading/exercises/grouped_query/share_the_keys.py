@@ -1,10 +1,13 @@
 """Exercise share_the_keys: a layer groups its heads, and every head keeps keys of its own."""
 
+import math
+
+import torch
 from torch import nn
 
 from attncourse import spec
-from attncourse.grading.exercise import Case, Exercise, Given
-from attncourse.grading.layer_recipe import LayerRecipe, merge, split
+from attncourse.grading.exercise import Case, Exercise
+from attncourse.grading.layer_recipe import merge, split
 from attncourse.grading.layers_judge import Layers, far_apart
 
 SIZES = (  # special, embed_dim and heads and KV heads, samples and tokens, how loud
@@ -16,33 +19,30 @@ SIZES = (  # special, embed_dim and heads and KV heads, samples and tokens, how 
 )
 
 
-def parts(layer, embed_dim, num_heads, num_kv_heads):
-    layer.num_heads, layer.num_kv_heads = num_heads, num_kv_heads
-    layer.head_dim = embed_dim // num_heads
-    layer.q_proj, layer.out_proj = (nn.Linear(embed_dim, embed_dim) for _ in "qo")
-    width = num_kv_heads * layer.head_dim
-    layer.k_proj, layer.v_proj = (nn.Linear(embed_dim, width) for _ in "kv")
+class Right(nn.Module):
+    def __init__(self, embed_dim, num_heads, num_kv_heads):
+        super().__init__()
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
+        self.head_dim = embed_dim // num_heads
+        width = num_kv_heads * self.head_dim
+        self.q_proj, self.out_proj = (nn.Linear(embed_dim, embed_dim) for _ in "qo")
+        self.k_proj, self.v_proj = (nn.Linear(embed_dim, width) for _ in "kv")
+
+    def projected(self, x):
+        """Queries, keys and values, each with as many heads as it has."""
+        projections = self.q_proj, self.k_proj, self.v_proj
+        return (split(p(x), p.out_features // self.head_dim) for p in projections)
+
+    def forward(self, x, is_causal=False):
+        query, *kv = self.projected(x)
+        key, value = (t.repeat_interleave(self.num_heads // self.num_kv_heads, 1) for t in kv)
+        scores = query @ key.mT / self.head_dim**0.5
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        weights = (scores.masked_fill(later, -math.inf) if is_causal else scores).softmax(-1)
+        return self.out_proj(merge(weights @ value))
 
 
-def projected(layer, x):
-    """Queries, keys and values, however many heads each has."""
-    projections = layer.q_proj, layer.k_proj, layer.v_proj
-    return (split(p(x), p.out_features // layer.head_dim) for p in projections)
-
-
-def repeated(x, layer):
-    return x.repeat_interleave(layer.num_heads // x.size(1), 1)
-
-
-def given(layer, x, is_causal=False):
-    q, *kv = projected(layer, x)
-    return Given(q, *(repeated(t, layer) for t in kv), 0 if is_causal else None, rest=layer)
-
-
-RIGHT = LayerRecipe(given, answer=lambda o, w, s, x: x.rest.out_proj(merge(o)), parts=parts)
-
-
-class Definition(RIGHT.layer):
+class Definition(Right):
     """The loops of the course."""
 
     def forward(self, x, is_causal=False):
@@ -61,7 +61,7 @@ EXERCISE = Exercise(
         drawn=lambda g, r, d: (g * r * d, g * r, g),
         calls=lambda n, seed: [Case(", causal", (), {"is_causal": True}), Case("", ())],
     ),
-    right=RIGHT,
+    right=Right,
     axes=("b t d",),
     asks_for="layer",
     measures=("gradients", "parameters"),

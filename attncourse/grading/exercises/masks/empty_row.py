@@ -1,10 +1,12 @@
 """Exercise empty_row: a query that may read nothing."""
 
+import math
+
 import torch
 
 from attncourse import spec
 from attncourse.grading.compare import same
-from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Given, Recipe, seeded
+from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, seeded
 from attncourse.grading.inputs import alternating, far_below_zero, sized_cases
 
 
@@ -46,11 +48,13 @@ def largest_hidden(query, key):
     key[:, :, 0, 0] = torch.tensor([100.0, 300.0, 2000.0]).repeat(2)
 
 
-def zeroed(weights, x):
-    return weights.masked_fill(~x.visible.any(-1, keepdim=True), 0.0)
-
-
-RIGHT = Recipe(Given, mask=lambda scores, x: zeroed(Recipe.mask(scores, x), x), finish=zeroed)
+@Dataflow
+def right(query, key, value, mask):
+    empty = ~mask.any(-1, keepdim=True)
+    scores = yield "the scaled scores", query @ key.mT / query.size(-1) ** 0.5
+    scores = scores.masked_fill(~mask, -math.inf).masked_fill(empty, 0.0)
+    weights = yield "the weights", scores.softmax(-1).masked_fill(empty, 0.0)
+    return weights @ value, weights
 
 
 def of_rows(asked: Asked) -> str:
@@ -69,7 +73,7 @@ EXERCISE = Exercise(
     name="empty_row",
     answer="attention",
     judge=Calls(definition, cases),
-    right=RIGHT,
+    right=right,
     explain=(of_rows,),
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),

@@ -1,12 +1,13 @@
 """Exercise one_mask_per_sample: a (batch, n, m) mask must not become one mask per head."""
 
+import math
 from itertools import product
 
 import torch
 
 from attncourse import spec
 from attncourse.grading.compare import same
-from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Given, Recipe, seeded
+from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, seeded
 from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
 
 
@@ -40,18 +41,19 @@ def cases(seed: int) -> list[Case]:
     return sized_cases(seed, "b h n m d e", "b h n d, b h m d, b h m e", calls)
 
 
-def given(query, key, value, mask):
-    return Given(query, key, value, mask[:, None] if mask.dim() == 3 else mask)
-
-
-RIGHT = Recipe(given, answer=lambda output, weights, scores, x: output)
+@Dataflow
+def right(query, key, value, mask):
+    mask = mask[:, None] if mask.dim() == 3 else mask
+    scores = yield "the scaled scores", query @ key.mT / query.size(-1) ** 0.5
+    weights = yield "the weights", scores.masked_fill(~mask, -math.inf).softmax(-1)
+    return weights @ value
 
 
 def whose(asked: Asked) -> str:
     """Whose mask does a head get, where each sample has one?"""
     for label, case, _, seen in asked.shaped:
         *inputs, mask = case.args
-        made = [RIGHT(*inputs, one) for one in mask] if mask.dim() == 3 else []
+        made = [right(*inputs, one) for one in mask] if mask.dim() == 3 else []
         for b, h in product(range(seen.size(0)), range(seen.size(1))):
             like = [k for k, x in enumerate(made) if same(x[b, h], seen[b, h])]
             if like and b not in like:
@@ -64,7 +66,7 @@ EXERCISE = Exercise(
     name="one_mask_per_sample",
     answer="attention_per_sample",
     judge=Calls(definition, cases),
-    right=RIGHT,
+    right=right,
     explain=(whose,),
     axes=("b h n e",),
     measures=("gradients",),

@@ -4,7 +4,7 @@ from functools import partial
 
 from attncourse import spec
 from attncourse.grading.answer import as_answer
-from attncourse.grading.exercise import Calls, Described, Exercise, Given, Recipe
+from attncourse.grading.exercise import Calls, Dataflow, Described, Exercise
 from attncourse.grading.inputs import alternating, normal, sized_cases
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 
@@ -40,11 +40,12 @@ def as_rows(heads, matrix):
     return (heads.transpose(1, 2) @ matrix).transpose(1, 2)
 
 
-RIGHT = Recipe(
-    Given,
-    score=lambda x: as_rows(x.query, x.key.mT),
-    mix=lambda weights, x: as_rows(weights, x.value),
-)
+@Dataflow
+def right(query, key, value):
+    products = yield "the products of queries and keys", as_rows(query, key.mT)
+    weights = yield "the weights", (products / query.size(-1) ** 0.5).softmax(-1)
+    return as_rows(weights, value), weights
+
 
 EXERCISE = Exercise(
     name="decode_without_copy",
@@ -53,11 +54,11 @@ EXERCISE = Exercise(
         Calls(spec.grouped_query_attention, partial(CASES, calls=CALLS), gradients=False),
         f"{MEASURED[0]}, no new tensor is as large as the cached keys",
         memory,
-        Budget(lambda generator: normal(generator, *LARGE), RIGHT),
+        Budget(lambda generator: normal(generator, *LARGE), right),
         instead="Let the heads be the rows of one product, query[:, :, 0] @ key[:, 0].mT, and "
         "scale the query or the scores, not the keys.",
     ),
-    right=RIGHT,
+    right=right,
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     measures=("memory",),

@@ -1,11 +1,13 @@
 """Exercise multi_query_attention: many query heads, one key/value head."""
 
+import math
 from functools import partial
 
+import torch
+
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Exercise, Given, Recipe
-from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
-from attncourse.grading.recipe import triangle
+from attncourse.grading.exercise import Calls, Dataflow, Exercise, Mistake, sized_cases
+from attncourse.grading.inputs import alternating, far_from_zero
 
 
 def definition(query, key, value, is_causal):
@@ -30,33 +32,29 @@ CALLS = (  # special about the call, b h n m d e, how loud, is_causal
 CASES = partial(sized_cases, letters="b h n m d e", shapes="b h n d, b m d, b m e", calls=CALLS)
 
 
-def given(query, key, value, is_causal):
-    return Given(query, key[:, None], value[:, None], 0 if is_causal else None)
-
-
-RIGHT = Recipe(given)
+@Dataflow
+def right(query, key, value, is_causal):
+    n, m = query.size(2), key.size(1)
+    later = torch.ones(n, m, dtype=torch.bool).triu(1 if is_causal else m)
+    scores = yield "the scaled scores", query @ key[:, None].mT / query.size(-1) ** 0.5
+    weights = yield "the weights", scores.masked_fill(later, -math.inf).softmax(-1)
+    return weights @ value[:, None], weights
 
 
 def folded(query, key, value, is_causal):
-    """The mask that is_causal gives to the rows of all heads, one below the other."""
-    h, n = query.shape[1:3]
-    mask = triangle(h * n, key.size(1), 0).unflatten(0, (h, n)) if is_causal else None
-    return Given(query, key[:, None], value[:, None], mask)
+    """The heads as rows, one below the other, masked as if they were one."""
+    output, weights = right(query.flatten(1, 2)[:, None], key, value, is_causal)
+    return tuple(x[:, 0].unflatten(1, query.shape[1:3]) for x in (output, weights))
 
 
 EXERCISE = Exercise(
     name="multi_query_attention",
     judge=Calls(definition, CASES),
-    right=RIGHT,
+    right=right,
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     ideas=[
-        RIGHT.but("The causal mask counts the folded rows: the second head starts at row n, so it "
-                  "sees n keys more. Repeat the mask of one head.", given=folded),
-        RIGHT.but("Keys and values are copied batch after batch, as repeat(heads, 1, 1) does it: "
-                  "heads read other samples.",
-                  given=lambda q, k, v, causal: Given(
-                      q, *(x.repeat(q.size(1), 1, 1).unflatten(0, q.shape[:2]) for x in (k, v)),
-                      0 if causal else None)),
+        Mistake("The causal mask counts the folded rows: the second head starts at row n, so it "
+                "sees n keys more. Repeat the mask of one head.", folded),
     ],
 )  # fmt: skip

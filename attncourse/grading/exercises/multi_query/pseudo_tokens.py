@@ -1,12 +1,13 @@
 """Exercise pseudo_tokens: a layer that makes tokens of slices of its keys and values, repaired."""
 
+import math
+
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Case, Exercise, Given
-from attncourse.grading.layer_recipe import LayerRecipe, merge, split
+from attncourse.grading.exercise import Case, Exercise, Mistake
+from attncourse.grading.layer_recipe import merge, split
 from attncourse.grading.layers_judge import Layers, draw, far_apart
-from attncourse.grading.recipe import triangle
 
 SIZES = (  # special, embed_dim and num_heads, samples and tokens, how loud
     ("", (20, 4), (3, 6), 1),
@@ -17,30 +18,32 @@ SIZES = (  # special, embed_dim and num_heads, samples and tokens, how loud
 )
 
 
-def parts(layer, embed_dim, num_heads):
-    layer.num_heads, layer.head_dim = num_heads, embed_dim // num_heads
-    layer.q_proj = torch.nn.Linear(embed_dim, embed_dim)
-    layer.kv_proj = torch.nn.Linear(embed_dim, 2 * layer.head_dim)
-    layer.out_proj = torch.nn.Linear(embed_dim, embed_dim)
+class Right(torch.nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads, self.head_dim = num_heads, embed_dim // num_heads
+        self.q_proj = torch.nn.Linear(embed_dim, embed_dim)
+        self.kv_proj = torch.nn.Linear(embed_dim, 2 * self.head_dim)
+        self.out_proj = torch.nn.Linear(embed_dim, embed_dim)
+
+    def halves(self, x):
+        return self.kv_proj(x)[:, None].chunk(2, dim=-1)
+
+    def forward(self, x, attn_mask=None):
+        query, (key, value) = split(self.q_proj(x), self.num_heads), self.halves(x)
+        scores = query @ key.mT / self.head_dim**0.5
+        if attn_mask is not None:
+            scores = scores.masked_fill(~attn_mask, -math.inf)
+        weights = scores.softmax(-1)
+        return self.out_proj(merge(weights @ value)), weights
 
 
-def halves(layer, x):
-    return layer.kv_proj(x).chunk(2, dim=-1)
+class Exchanged(Right):
+    def halves(self, x):
+        return super().halves(x)[::-1]
 
 
-def given(layer, x, attn_mask=None, kv=halves):
-    k, v = (t[:, None] for t in kv(layer, x))
-    return Given(split(layer.q_proj(x), layer.num_heads), k, v, attn_mask, rest=layer)
-
-
-def answer(output, weights, scores, x):
-    return x.rest.out_proj(merge(output)), weights
-
-
-RIGHT = LayerRecipe(given, answer=answer, parts=parts)
-
-
-class Definition(RIGHT.layer):
+class Definition(Right):
     """The loops of the course, with one key/value head."""
 
     def forward(self, x, attn_mask=None):
@@ -56,7 +59,7 @@ def calls(n, seed):
     pattern = (draw("mask", (n, n), seed, str(n)) > 0) | torch.eye(n, dtype=torch.bool)
     return [
         Case(", a mask", (pattern,)),
-        Case(", causal", (), {"attn_mask": triangle(n, n, 0)}),
+        Case(", causal", (), {"attn_mask": torch.ones(n, n, dtype=torch.bool).tril()}),
         Case(", no mask", ()),
     ]
 
@@ -65,13 +68,13 @@ EXERCISE = Exercise(
     name="pseudo_tokens",
     answer="RepairedAttention",
     judge=Layers(Definition, "embed_dim num_heads", SIZES, lambda h, _, d: (h * d, h), calls),
-    right=RIGHT,
+    right=Right,
     axes=("b n d", "b h n m"),
     results=("the output", "the weights"),
     asks_for="layer",
     measures=("gradients", "parameters"),
     ideas=[
-        RIGHT.but("The values are taken first; the first head_dim rows of kv_proj make the key.",
-                  **RIGHT.reads(kv=lambda layer, x: halves(layer, x)[::-1])),
+        Mistake("The values are taken first; the first head_dim rows of kv_proj make the key.",
+                Exchanged),
     ],
 )  # fmt: skip
