@@ -3,7 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Given, Recipe, normal, seeded
+from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, normal, seeded
 
 
 def definition(query, key, value, tokens):
@@ -55,10 +55,14 @@ def rotary(x, positions):
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def given(query, key, value, tokens, rank=lambda tokens: (tokens[:, None] > tokens).sum(1)):
+@Dataflow
+def right(query, key, value, tokens):
     """Each token stands where its rank says, from the oldest on; the query with the newest."""
-    last = torch.tensor([len(tokens) - 1])
-    return Given(rotary(query, last), rotary(key, rank(tokens)), value)
+    places = yield "the places of the keys", (tokens[:, None] > tokens).sum(1)
+    query = rotary(query, torch.tensor([len(tokens) - 1]))
+    scores = yield "the scaled scores", query @ rotary(key, places).mT / query.size(-1) ** 0.5
+    weights = yield "the weights", scores.softmax(-1)
+    return weights @ value, weights
 
 
 def distances(asked: Asked) -> str:
@@ -82,19 +86,18 @@ def distances(asked: Asked) -> str:
     return ""
 
 
-RIGHT = Recipe(given)
 EXERCISE = Exercise(
     name="cache_places",
     answer="read_cache",
     judge=Calls(definition, cases),
-    right=RIGHT,
+    right=right,
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     explain=(distances,),
     measures=("gradients",),
     ideas=[
-        RIGHT.but("argsort says which slot holds the oldest token; asked is the reverse, the place "
+        right.but("argsort says which slot holds the oldest token; asked is the reverse, the place "
                   "of the token in each slot: argsort of that.",
-                  given=lambda *args: given(*args, rank=torch.argsort)),
+                  "the places of the keys", torch.argsort),
     ],
 )  # fmt: skip

@@ -1,12 +1,13 @@
 """Exercise learned_sink: attention in which every head has a score for reading nothing."""
 
+import math
+
 import torch
 
 from attncourse import spec
 from attncourse.grading.compare import same
-from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Given, Recipe, normal, seeded
+from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, normal, seeded
 from attncourse.grading.inputs import far_below_zero
-from attncourse.grading.recipe import hide
 
 
 def definition(query, key, value, sink, visible):
@@ -41,17 +42,14 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-def given(query, key, value, sink, visible):
-    return Given(query, key, value, visible, rest=sink)
-
-
-def with_sink(scores, x):
-    """The scores of the visible keys, and behind them the sink of each head, once a query."""
-    sinks = x.rest[:, None, None].expand(*scores.shape[:-1], 1)
-    return torch.cat([hide(scores, x), sinks], -1)
-
-
-RIGHT = Recipe(given, mask=with_sink, finish=lambda weights, x: weights[..., :-1])
+@Dataflow
+def right(query, key, value, sink, visible):
+    """Behind the visible keys stands the sink of each head, once a query."""
+    scores = yield "the scaled scores", query @ key.mT / query.size(-1) ** 0.5
+    sinks = sink[:, None, None].expand(*scores.shape[:-1], 1)
+    with_sinks = torch.cat([scores.masked_fill(~visible, -math.inf), sinks], -1)
+    weights = yield "the weights of the keys", with_sinks.softmax(-1)[..., :-1]
+    return weights @ value, weights
 
 
 def read_as(asked: Asked) -> str:
@@ -77,7 +75,7 @@ EXERCISE = Exercise(
     name="learned_sink",
     answer="sink_attention",
     judge=Calls(definition, cases),
-    right=RIGHT,
+    right=right,
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     explain=(read_as,),
