@@ -1,18 +1,16 @@
 """`make new`: what cannot be made is told before anything is written."""
 
 import re
-import shutil
 from importlib import import_module
 
 import pytest
-from support.book.house import HIDDEN, contents, python
+from support.book.house import copied, refused
 from support.book.notebooks import ROOT
 
 
 @pytest.fixture(scope="module")
 def untouched(tmp_path_factory):
-    """A copy of the repository in which nothing is new."""
-    return shutil.copytree(ROOT, tmp_path_factory.mktemp("new") / "untouched", ignore=HIDDEN)
+    return copied(tmp_path_factory.mktemp("new"))
 
 
 @pytest.mark.parametrize(
@@ -48,30 +46,19 @@ def test_wrong_name_is_told(name, message, monkeypatch):
     ],
 )
 def test_what_does_not_go_together_is_told_and_writes_nothing(untouched, arguments, message):
-    before = contents(untouched)
-    done = python(untouched, "tools/new.py", *arguments)
-    assert done.returncode in (1, 2)
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert contents(untouched) == before
+    assert message in refused(untouched, "tools/new.py", *arguments)
 
 
 def test_a_file_without_room_is_told_before_anything_is_written(untouched, tmp_path):
-    house = shutil.copytree(untouched, tmp_path / "house")
+    house = copied(tmp_path, untouched)
     with (house / "attncourse" / "masks.py").open("a") as masks:
         masks.write("# more\n" * 60)
-    before = contents(house)
-    done = python(house, "tools/new.py", "mask", "--exercises", "0", "--", "strided")
-    assert done.returncode == 1
-    assert re.search(r"masks\.py would have \d+ lines before anything is filled in", done.stderr)
-    assert contents(house) == before
+    said = refused(house, "tools/new.py", "mask", "--exercises", "0", "--", "strided")
+    assert re.search(r"masks\.py would have \d+ lines before anything is filled in", said)
 
 
 def test_a_list_that_has_moved_is_told_before_anything_is_written(untouched, tmp_path):
-    house = shutil.copytree(untouched, tmp_path / "house")
+    house = copied(tmp_path, untouched)
     (house / "index.md").write_text("# No map\n")
-    before = contents(house)
-    done = python(house, "tools/new.py", "mask", "--", "strided")
-    assert done.returncode == 1
-    assert "index.md needs a place for '| [Strided](chapters/" in done.stderr
-    assert contents(house) == before
+    said = refused(house, "tools/new.py", "mask", "--", "strided")
+    assert "index.md needs a place for '| [Strided](chapters/" in said

@@ -21,7 +21,7 @@ from support.book.notebooks import (
     chapter,
     each,
     read,
-)
+)  # fmt: skip
 
 pytestmark = pytest.mark.quick
 
@@ -29,8 +29,6 @@ GPU = {"gpu", "skip-execution", "nbval-skip"}
 FOLDS = {"hide-input", "hide-output", "hide-cell"}
 TAGS = GPU | FOLDS | {"bootstrap", "remove-cell", "nbval-ignore-output", "hints"}
 NOT_PLAIN = (":::", "{cite", "```{", "{doc}", "{ref}", "{eq}", "{term}", "{numref}", "{math}")
-
-
 RUN = "run it: make run NB=PATH"
 
 
@@ -75,16 +73,6 @@ def test_what_the_site_folds_is_folded_in_lab(path):
 
 
 @each(ALL)
-def test_first_code_cell_installs_the_course(path):
-    first = cells(path, "code")[0]
-    bootstrap, remedy = {"bootstrap", "remove-cell"}, "run: make bootstrap"
-    wanted = f"the first code cell tagged {bootstrap}"
-    assert tags(first) == bootstrap, problem(wanted, tags(first), remedy)
-    count = sum("bootstrap" in tags(cell) for cell in read(path).cells)
-    assert count == 1, problem("one cell that installs the course", count, "delete the others")
-
-
-@each(ALL)
 def test_cells_are_small_and_end_without_semicolon(path):
     for cell in cells(path, "code"):
         wanted, last = "no semicolon at the end of a cell", cell.source.rstrip().split("\n")[-1]
@@ -119,14 +107,9 @@ def test_executed_without_errors(path):
     for cell in cells(path, "code"):
         for output in cell.outputs:
             seen = texts(output) or output.get("evalue", "")
-            failed = output.output_type == "error"
-            assert not failed, problem(
-                "no error", f"{seen} in: {first_line(cell)}", "mend the cell"
-            )
-            warns = output.get("name") == "stderr"
-            assert not warns, problem(
-                "no warning", f"{seen} in: {first_line(cell)}", "mend the cell"
-            )
+            bad = output.output_type == "error" or output.get("name") == "stderr"
+            said = f"{seen} in: {first_line(cell)}"
+            assert not bad, problem("no error and no warning", said, "mend the cell")
             moving = re.search(r"\b0x[0-9a-f]{6,}|/tmp/", seen)
             wanted, remedy = "the same output in every run", "do not print addresses and paths"
             assert not moving, problem(wanted, moving[0], remedy)
@@ -155,9 +138,8 @@ def test_figures_speak(path):
             width = int(cell.metadata["mystnb"]["image"]["width"].removesuffix("px"))
             assert width <= 700, problem("a figure of at most 7 inches", width, "draw it smaller")
     links = [x for cell in cells(path, "markdown") for x in re.findall(r"!\[(.*?)\]", cell.source)]
-    assert all(links), problem(
-        "an alt text for every picture", links, "write one between the brackets"
-    )
+    wanted, remedy = "an alt text for every picture", "write one between the brackets"
+    assert all(links), problem(wanted, links, remedy)
 
 
 @each(EXECUTED)
@@ -186,20 +168,12 @@ def test_who_joins_a_process_group_leaves_it():
 
 
 @each(OLD)
-def test_older_chapter_has_the_promised_size(path):
-    words = sum(len(cell.source.split()) for cell in cells(path, "markdown"))
-    assert 1_200 <= words <= 2_500, problem("1,200 to 2,500 words", words, "cut what repeats")
-    shown = [c for c in cells(path, "code") if "remove-cell" not in c.metadata.get("tags", [])]
-    assert 20 <= len(shown) <= 35, problem("20 to 35 code cells", len(shown), "cut what repeats")
-
-
-@each(OLD)
-def test_older_chapter_has_the_sections_that_it_needs(path):
-    source = "\n".join(cell.source for cell in cells(path, "markdown"))
-    assert "five_steps(" in "\n".join(cell.source for cell in cells(path, "code"))
-    for heading in ("cost", "breaks", "In the wild", "Exercises", "Summary", "Sources"):
-        there = re.search(rf"^## .*{heading}", source, re.M | re.I)
-        assert there, problem(f"a section '## {heading}'", "none", "add it")
+def test_older_chapter_has_its_size_and_the_sections_that_it_needs(path):
+    notebook = read(path)
+    problems = form.size(notebook, words=(1_200, 2_500))
+    problems += form.sections(notebook, ("cost", "breaks", *form.HEADINGS))
+    assert not problems, "\n".join(problems)
+    assert "five_steps(" in "\n".join(cell.source for cell in form.code(notebook))
 
 
 @pytest.mark.parametrize("rule", form.RULES, ids=lambda rule: rule.__name__)

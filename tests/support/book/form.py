@@ -114,29 +114,29 @@ def verdicts(notebook) -> list[str]:
     ]
 
 
-def size(notebook) -> list[str]:
+def size(notebook, words: tuple[int, int] = WORDS) -> list[str]:
     """As many words and cells as an hour holds."""
-    words, cells = len(prose(notebook).split()), len(code(notebook))
-    found = []
-    if not WORDS[0] <= words <= WORDS[1]:
-        wanted = f"{WORDS[0]} to {WORDS[1]} words"
-        found.append(problem(wanted, f"{words} words", resize(words, WORDS)))
-    if not CELLS[0] <= cells <= CELLS[1]:
-        wanted = f"{CELLS[0]} to {CELLS[1]} code cells"
-        found.append(problem(wanted, f"{cells} code cells", resize(cells, CELLS)))
-    return found
+    counts = (
+        ("words", len(prose(notebook).split()), *words),
+        ("code cells", len(code(notebook)), *CELLS),
+    )
+    return [
+        problem(
+            f"{least} to {most} {what}",
+            f"{count} {what}",
+            "show more" if count < least else "cut what repeats",
+        )
+        for what, count, least, most in counts
+        if not least <= count <= most
+    ]
 
 
-def resize(number: int, bounds: tuple[int, int]) -> str:
-    return "show more" if number < bounds[0] else "cut what repeats"
-
-
-def sections(notebook) -> list[str]:
+def sections(notebook, headings: tuple[str, ...] = HEADINGS) -> list[str]:
     """The end is the same everywhere; what comes before is not."""
     text = prose(notebook)
     return [
         problem(f"a section '## {heading}'", "none", "every chapter ends with it: add it")
-        for heading in HEADINGS
+        for heading in headings
         if not re.search(rf"^## .*{heading}", text, re.MULTILINE | re.IGNORECASE)
     ]
 

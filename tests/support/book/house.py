@@ -4,8 +4,17 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
+from support.book.notebooks import ROOT
+
+WRITTEN = {".py", ".ipynb", ".md", ".yml", ".json", ".toml", ".cff"}
 HIDDEN = shutil.ignore_patterns(".*", "_build", "build", "__pycache__", "*.egg-info", "figures")
+
+
+def copied(folder: Path, original: Path = ROOT) -> Path:
+    """A copy of the repository without what is built."""
+    return shutil.copytree(original, folder / "house", ignore=HIDDEN)
 
 
 def python(house, *command):
@@ -16,5 +25,16 @@ def python(house, *command):
 
 
 def contents(house) -> dict[str, str]:
-    found = [path for path in house.rglob("*") if path.suffix in (".py", ".ipynb", ".md", ".yml")]
+    """The text of all files that a tool may write."""
+    found = [path for path in house.rglob("*") if path.suffix in WRITTEN]
     return {path.relative_to(house).as_posix(): path.read_text("utf-8") for path in found}
+
+
+def refused(house, *command) -> str:
+    """What is said by a command that fails; it must write nothing, and be told without a traceback."""
+    before = contents(house)
+    done = python(house, *command)
+    assert done.returncode in (1, 2), done.stdout
+    assert "Traceback" not in done.stderr
+    assert contents(house) == before
+    return done.stderr
