@@ -2,12 +2,13 @@
 
 import cmath
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from attncourse.grading.compare import difference, same
-from attncourse.grading.explain.asked import Asked, Wrong
+from attncourse.grading.explain.asked import Asked
 from attncourse.grading.explain.places import apart
 from attncourse.grading.observe import Case
 
@@ -32,23 +33,28 @@ def turned(names: str, place: Callable[[Case, int, int], int]) -> Callable[[Aske
             wrong = apart(right, seen).unflatten(-1, (-1, 2)).any(-1)
             if wrong.any():
                 b, h, t, c = wrong.nonzero()[0].tolist()
-                before, after = (complex(*x[b, h, t, 2 * c : 2 * c + 2]) for x in (given, seen))
+                by = (_pairs(seen) / _pairs(given))[..., c]
                 speed = call.case.args[-1] ** (-2 * c / given.size(-1))
-                what = f"pair {c} of the {name} of sample {b}, head {h}, new token {t}"
-                at = place(call.case, b, t)
-                return f"In the call '{call.label}' {what} {_how(after / before, speed, at)}."
+                pair = f"In the call '{call.label}' pair {c} of the {name}"
+                if (by - 1).abs().max() < NEAR:
+                    should = f"it should turn by {speed:.4g} for each position"
+                    return f"{pair} comes back as it came, in all tokens; {should}."
+                how = _how(complex(by[b, h, t]), speed, place(call.case, b, t))
+                return f"{pair} of sample {b}, head {h}, new token {t} {how}."
         return ""
 
     return explainer
 
 
+def _pairs(x: Tensor) -> Tensor:
+    """Neighbours as complex numbers."""
+    return torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous())
+
+
 def _how(by: complex, speed: float, place: int) -> str:
     """What was done to a pair, and what should have been done."""
     if abs(abs(by) - 1) > NEAR:
-        return (
-            "changes its length, which no turn does: look at which numbers make a pair, and at the "
-            "formula of a turn"
-        )
+        return "changes its length, as no turn does: look at what makes a pair, and how it turns"
     near = [k for k in TRIED if abs(cmath.exp(1j * k * speed) - by) < NEAR]
     if len(near) == 1:
         return f"is turned as if it stood at {near[0]}; it stands at {place}"
@@ -66,38 +72,23 @@ def turned_step(asked: Asked) -> str:
     past, (_, keys, values) = call.case.args[3].size(2), call.expected
     if difference(keys[:, :, :past], call.seen[1][:, :, :past]) or difference(values, call.seen[2]):
         return ""
-    says = _of_key(call, past) if difference(keys, call.seen[1]) else _of_query(call, past)
-    return f"In the call '{call.label}' {says}" if says else ""
-
-
-def _of_key(call: Wrong, past: int) -> str:
-    """The first new key that is wrong."""
-    for t, key in enumerate(call.case.args[1].unbind(2)):
-        wrong = call.seen[1][:, :, past + t]
-        if difference(call.expected[1][:, :, past + t], wrong):
-            at = _position(key, lambda x: x, wrong)
-            how = "not turned by any whole position" if at is None else f"turned by position {at}"
-            return f"new key {t} is {how}; its own is {past + t}."
+    what, number, first = ("key", 1, past) if difference(keys, call.seen[1]) else ("query", 0, 0)
+    for t, token in enumerate(call.case.args[number].unbind(2)):
+        right, seen = (x[number][:, :, first + t] for x in (call.expected, call.seen))
+        if difference(right, seen):
+            read = partial(_read, keys[:, :, : past + t + 1], values[:, :, : past + t + 1])
+            at = _position(token, read if what == "query" else lambda x: x, seen)
+            if at is None:
+                return ""
+            told = f"new {what} {t} is turned by position {at}; its own is {past + t}"
+            return f"In the call '{call.label}' {told}."
     return ""
 
 
-def _of_query(call: Wrong, past: int) -> str:
-    """The first query that gives a wrong output, the keys and values being right."""
-    for i, query in enumerate(call.case.args[0].unbind(2)):
-        keys, values = (x[:, :, : past + i + 1].double() for x in call.expected[1:])
-
-        def output(x: Tensor, keys: Tensor = keys, values: Tensor = values) -> Tensor:
-            return (x.double() @ keys.mT * x.size(-1) ** -0.5).softmax(-1) @ values
-
-        wrong = call.seen[0][:, :, i]
-        if difference(call.expected[0][:, :, i], wrong):
-            at = _position(query, output, wrong)
-            return (
-                ""
-                if at is None
-                else f"query {i} is turned by position {at}; its own is {past + i}."
-            )
-    return ""
+def _read(keys: Tensor, values: Tensor, query: Tensor) -> Tensor:
+    """What attention makes of queries."""
+    query, keys, values = query.double(), keys.double(), values.double()
+    return (query @ keys.mT * query.size(-1) ** -0.5).softmax(-1) @ values
 
 
 def _position(x: Tensor, made: Callable[[Tensor], Tensor], wrong: Tensor) -> int | None:

@@ -1,10 +1,9 @@
 """Exercise count_parameters: how many numbers does a layer with 16 heads learn?"""
 
-from attncourse.grading.exercise import Exercise, Mistake, Number
+from attncourse.grading.exercise import Exercise, Number
 from attncourse.grading.explain.counts import predicted
 
 WIDTH, HEADS = 512, 16
-ONE = WIDTH**2 + WIDTH  # one projection
 
 
 def right() -> int:
@@ -39,16 +38,4 @@ EXERCISE = Exercise(
     right=right(),
     explain=(predicted(matrices),),
     asks_for="number",
-    ideas=[
-        Mistake("It is multiplied by the 16 heads; together the heads share one width of 512.",
-                16 * 4 * ONE),
-        Mistake("The biases are forgotten: four more vectors of 512.", 4 * 512**2),
-        Mistake("The output projection is forgotten.", 3 * ONE),
-        Mistake("Every head gets a full-width projection; a head's matrices are only 32 numbers "
-                "wide.", 16 * 3 * ONE + ONE),
-        Mistake("The bias of a head is 32 numbers; it was counted once, not for every head.",
-                4 * 512**2 + 3 * 32 + 512),
-        Mistake("This is one head only; there are 16, and an output projection.",
-                3 * (512 * 32 + 32)),
-    ],
-)  # fmt: skip
+)

@@ -1,15 +1,11 @@
 """Exercise honest_plot: return the weights that made the output, not others."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import torch
 from torch import nn
 
 from attncourse import spec
 from attncourse.grading.dropped import drawn_alone, kept
-from attncourse.grading.exercise import Asked, Case, Exercise, Facts, Given, seeded
-from attncourse.grading.explain.loud import only_loud
+from attncourse.grading.exercise import Case, Exercise, Facts, Given, seeded
 from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart, merge, split
 
 SIZES = (
@@ -62,7 +58,7 @@ def mask_of(n: int, seed: int) -> torch.Tensor:
     return mask
 
 
-def in_training(built, seed: int) -> Iterator[tuple[str, Any]]:
+def in_training(built, seed):
     """What a layer shows whose out_proj hands the heads through."""
     heads, head_dim, p = torch.randint(2, 5, (3,), generator=seeded(seed, "training")).tolist()
     width, p = heads * head_dim, 0.2 + p / 20
@@ -87,13 +83,6 @@ def in_training(built, seed: int) -> Iterator[tuple[str, Any]]:
     yield DRAWS, drawn_alone(torch.stack(dropped).double(), p)
 
 
-def of_training(asked: Asked) -> str:
-    """The first wrong fact of the training, where all is right in evaluation."""
-    told = [asked.seen.get(fact) for fact in asked.judge.also.names]
-    first = next((x for x in told if isinstance(x, str)), "")
-    return "" if asked.wrong or asked.raised else first
-
-
 EXERCISE = Exercise(
     name="honest_plot",
     answer="HonestAttention",
@@ -106,15 +95,8 @@ EXERCISE = Exercise(
         also=Facts(in_training, (MODE, WITH_MASK, WITHOUT, DRAWS)),
     ),
     right=RIGHT,
-    explain=(of_training, only_loud),
     axes=("b n d", "b h n m"),
     results=("the output", "the weights"),
     asks_for="layer",
     measures=("gradients", "parameters"),
-    ideas=[
-        RIGHT.but("The weights are returned before dropout; they did not make the output.",
-                  answer=lambda o, w, s, x: answer(o, s.softmax(-1), s, x)),
-        RIGHT.but("The heads are merged without a transpose, so positions mix.",
-                  answer=lambda o, w, s, x: (x.rest.out_proj(o.reshape(len(o), o.size(2), -1)), w)),
-    ],
-)  # fmt: skip
+)

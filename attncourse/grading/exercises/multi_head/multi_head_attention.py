@@ -49,8 +49,6 @@ def answer(output, weights, scores, x):
 
 
 RIGHT = Recipe(given, answer=answer)
-
-
 EXERCISE = Exercise(
     name="multi_head_attention",
     judge=Calls(definition, cases),
@@ -60,24 +58,14 @@ EXERCISE = Exercise(
     results=("the shares", "the weights"),
     measures=("gradients",),
     ideas=[
-        RIGHT.but(
-            "The output of the layer is cut into num_heads pieces; but w_o has mixed the heads by "
-            "then. Multiply each head by its slice of w_o.",
-            answer=lambda o, w, s, x: (split(answer(o, w, s, x)[0].sum(1), o.size(1)), w),
-        ),
-        RIGHT.but(
-            "Head h meets rows of w_o, or w_o is not transposed. Matrices are (out, in): a head "
-            "hands in columns, and is multiplied by w_o[:, columns].T.",
-            answer=lambda o, w, s, x: (o @ x.rest.unflatten(0, (o.size(1), -1)), w),
-        ),
-        RIGHT.but(
-            "The heads are interleaved: head h takes every num_heads-th number, not one slice.",
-            given=partial(given, split=lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)),
-        ),
-        RIGHT.but(
-            "The memory is only read with other sizes, (batch, heads, n, head_dim) at once, so "
-            "each head gets pieces of several positions. Cut the last axis first, then transpose.",
-            given=partial(given, split=lambda x, h: x.reshape(len(x), h, x.size(1), -1)),
-        ),
+        RIGHT.but("The output is cut into num_heads pieces, but w_o has mixed the heads by then: "
+                  "multiply each head by its slice of w_o.",
+                  answer=lambda o, w, s, x: (split(answer(o, w, s, x)[0].sum(1), o.size(1)), w)),
+        RIGHT.but("Head h meets rows of w_o. Matrices are (out, in): a head hands in columns, and "
+                  "is multiplied by w_o[:, columns].T.",
+                  answer=lambda o, w, s, x: (o @ x.rest.unflatten(0, (o.size(1), -1)), w)),
+        RIGHT.but("The memory is only read with other sizes, so each head gets pieces of several "
+                  "positions: cut the last axis first, then transpose.",
+                  given=partial(given, split=lambda x, h: x.reshape(len(x), h, x.size(1), -1))),
     ],
-)
+)  # fmt: skip

@@ -3,7 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Exercise, Mistake, seeded
+from attncourse.grading.exercise import Calls, Case, Exercise, seeded
 from attncourse.grading.explain.places import moved
 
 CALLS = (  # special about the call, shape in memory, its axes in order, num_heads
@@ -34,14 +34,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h t d",),
     explain=(moved("x"),),
-    ideas=[
-        Mistake("The memory is only read with other sizes, (batch, heads, n, head_dim) at once, so"
-                " each head gets pieces of several positions. Cut the last axis first, then "
-                "transpose.", lambda x, h: x.reshape(len(x), h, x.size(1), -1)),
-        Mistake("The heads are interleaved: head h takes every num_heads-th number. Head h is one "
-                "contiguous slice of the width.",
-                lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)),
-        Mistake("num_heads and head_dim are exchanged; cut the width into num_heads slices.",
-                lambda x, h: right(x, x.size(-1) // h)),
-    ],
-)  # fmt: skip
+)

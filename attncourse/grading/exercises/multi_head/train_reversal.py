@@ -21,9 +21,6 @@ NAMES = (
 )
 OTHERS = "it depends on the other sequences"
 MEANINGS = (
-    ("function", "This is a function; wrap it in a torch.nn.Module with parameters."),
-    ("(83, 12)", "It returns tokens; return logits of shape (batch, 12, 20)."),
-    ("20, 12)", "The vocabulary is no axis in the middle here; return (batch, 12, 20)."),
     (OTHERS, "What it says of a sequence depends on the others in its batch: is the batch read as "
      "the sequence? nn.MultiheadAttention asks for batch_first=True."),
     ("than guess", "It does little more than guess on new sequences. Is it trained, with a new "
@@ -40,11 +37,6 @@ def facts(model, seed: int) -> dict:
     return facts_of(model, NAMES, MAX_PARAMETERS, tokens, rest)
 
 
-def agree(one, other) -> float:
-    """The share of the tokens that two logits say alike."""
-    return share(one.argmax(-1), other.argmax(-1))
-
-
 def judge(model, tokens, generator) -> tuple:
     """Shape, accuracy, independence of the batch, and whether other parameters know nothing."""
     given, tokens = tokens, tokens.clone()
@@ -52,21 +44,23 @@ def judge(model, tokens, generator) -> tuple:
     shape = tuple(getattr(logits, "shape", ()))
     if shape != (*tokens.shape, VOCAB):
         return (f"a {type(logits).__name__} of shape {shape}",)
-    known = share(logits.argmax(-1), tokens.flip(1)) > THRESHOLD
-    alone = independent(model, given, logits, lambda x, y: agree(x, y) > THRESHOLD)
+    said, backwards = logits.argmax(-1), tokens.flip(1)
+    known = share(said, backwards) > THRESHOLD
+    alone = independent(model, given, logits,
+                        lambda x, y: share(x.argmax(-1), y.argmax(-1)) > THRESHOLD)  # fmt: skip
     unsteady = "" if alone is True else alone if "twice" in alone else OTHERS
     skilled = skill(model, tokens, generator,
-                    knows=lambda x: share(x.argmax(-1), tokens.flip(1)) > 0.5,
-                    moved=lambda x: agree(x, logits) < 0.9, by=1e-3)  # fmt: skip
+                    knows=lambda x: share(x.argmax(-1), backwards) > 0.5,
+                    moved=lambda x: share(x.argmax(-1), said) < 0.9, by=1e-3)  # fmt: skip
     if skilled is True:
         skilled = mixes(model, tokens, (tokens + 7) % VOCAB, lambda k: LENGTH - 1 - k, generator)
     finite = bool(logits.isfinite().all()) or "some are not finite"
-    return finite, known or unsteady or described(tokens, logits), alone, skilled
+    return finite, known or unsteady or described(tokens, said), alone, skilled
 
 
-def described(tokens, logits) -> str:
+def described(tokens, said) -> str:
     """What the wrong answers look like."""
-    said, backwards = logits.argmax(dim=-1), tokens.flip(1)
+    backwards, places = tokens.flip(1), torch.arange(LENGTH).expand_as(tokens)
     looks = {
         "it copies the sequence as it is; the target is tokens.flip(1)": tokens,
         "it reverses the alphabet (19 - token), not the order": VOCAB - 1 - tokens,
@@ -77,14 +71,13 @@ def described(tokens, logits) -> str:
     of = (said[:, :, None] == tokens[:, None]).double().mean(0)  # which place is said at each?
     if of.amax(1).min() > 0.9 and of.argmax(1).tolist() != list(range(LENGTH))[::-1]:
         return f"it says the tokens in another order, from the places {of.argmax(1).tolist()}"
-    right = said == backwards
-    tokenwise = [right[backwards == token] for token in range(VOCAB)]
-    for what, parts in ("tokens", tokenwise), ("positions", right.unbind(1)):
-        shares = torch.stack([part.double().mean() for part in parts])
+    right = (said == backwards).double()
+    for what, number in ("tokens", backwards), ("positions", places):
+        shares = torch.stack([right[number == k].mean() for k in number.unique()])
         if 0 < (shares < 0.2).sum() < len(shares) and shares[shares >= 0.2].min() > 0.9:
             return f"some {what} are never right: {(shares < 0.2).nonzero().flatten().tolist()}"
-    found = right.double().mean().item()
-    return f"{'not there yet' if found > 0.2 else 'it does little more than guess'}: {found:.2f}"
+    guesses = "not there yet" if right.mean() > 0.2 else "it does little more than guess"
+    return f"{guesses}: {right.mean():.2f}"
 
 
 class OwnAttention(nn.Module):
@@ -92,9 +85,8 @@ class OwnAttention(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.ask = nn.Parameter(50 * torch.eye(LENGTH).flip(0))
-        self.answer = nn.Parameter(torch.eye(LENGTH))
-        self.say = nn.Parameter(torch.eye(VOCAB))
+        asks = 50 * torch.eye(LENGTH).flip(0), torch.eye(LENGTH), torch.eye(VOCAB)
+        self.ask, self.answer, self.say = map(nn.Parameter, asks)
 
     def forward(self, tokens):
         weights = torch.softmax(torch.einsum("nd,md->nm", self.ask, self.answer), dim=-1)
@@ -106,10 +98,7 @@ EXERCISE = Exercise(
     answer="model",
     judge=Facts(facts, NAMES),
     right=OwnAttention(),
-    explain=(
-        in_place,
-        meaning_of_facts(*MEANINGS),
-    ),
+    explain=(in_place, meaning_of_facts(*MEANINGS)),
     asks_for="model",
     measures=("parameters", "training"),
 )

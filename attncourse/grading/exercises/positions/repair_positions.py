@@ -1,22 +1,19 @@
 """Exercise repair_positions: a bias by distance that starts anew behind a cache."""
 
+from itertools import product
+
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
+from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, normal, seeded
 from attncourse.grading.explain.places import apart
 
 
 def definition(table, n, m):
     """What `spec.relative_bias` adds to a score of 0; query i stands at m - n + i."""
     rule, zero = spec.relative_bias(table), torch.zeros((), dtype=table.dtype)
-    found = [
-        rule(zero, 0, h, m - n + i, j)
-        for h in range(len(table))
-        for i in range(n)
-        for j in range(m)
-    ]
-    return torch.stack(found).view(len(table), n, m)
+    places = product(range(len(table)), range(m - n, m), range(m))
+    return torch.stack([rule(zero, 0, *at) for at in places]).view(len(table), n, m)
 
 
 CALLS = (  # heads, reach, n, m
@@ -35,46 +32,29 @@ def cases(seed: int) -> list[Case]:
     return [Case(what, (*normal(g, (h, 2 * r + 1)), n, m)) for what, h, r, n, m in CALLS]
 
 
-DISTANCES, NEAR, COLUMNS = (
-    "the distances", "the distances, at most the reach of the table", "the columns of the table"
-)  # fmt: skip
-
-
 @Dataflow
 def right(table, n, m):
     r = table.size(1) // 2
     places = yield "the positions of the queries", m - n + torch.arange(n)
-    distances = yield DISTANCES, places[:, None] - torch.arange(m)
-    near = yield NEAR, distances.clamp(-r, r)
-    columns = yield COLUMNS, near + r
+    distances = yield "the distances", places[:, None] - torch.arange(m)
+    near = yield "the distances, at most the reach of the table", distances.clamp(-r, r)
+    columns = yield "the columns of the table", near + r
     return table[:, columns]
 
 
-def columns(asked):
-    """For which distance and head is the number that the first wrong pair gets?"""
+def columns(asked: Asked) -> str:
+    """Which entry of the table does the first wrong pair get, and which should it get?"""
     call = asked.shaped[0]
     table, n, m = call.case.args
     h, i, j = apart(call.expected, call.seen).nonzero()[0].tolist()
-    got = call.seen[h, i, j].double()
+    got, reach, distance = call.seen[h, i, j].double(), table.size(1) // 2, m - n + i - j
     found = (table.double() == got).nonzero().tolist()
-    what = (
-        f"In the call '{call.label}' head {h}, query {i} (at position {m - n + i}) and key {j} get"
-    )
-    if not found:
-        return f"{what} {float(got):.4g}, which does not stand in the table."
-    (head, column), reach, distance = found[0], table.size(1) // 2, m - n + i - j
-    of = "" if head == h else f" of head {head}"
-    last = max(-reach, min(reach, distance))
-    far = f", and beyond {reach} the last column counts: that for {last}" * (last != distance)
+    gets = f"table{found[0]}" if found else f"{float(got):.4g}, which does not stand in the table"
     return (
-        f"{what} the number for distance {column - reach}{of}; their distance is {distance}{far}."
+        f"In the call '{call.label}' head {h} gives query {i} and key {j} {gets}. Their positions "
+        f"are {m - n + i} and {j}, their distance is {distance}, so that they should get "
+        f"table{[h, max(-reach, min(reach, distance)) + reach]}."
     )
-
-
-def as_found(table, n, m):
-    r = table.size(1) // 2
-    apart = torch.arange(n)[:, None] - torch.arange(m)
-    return table[:, apart.clamp(-r, r)]
 
 
 EXERCISE = Exercise(
@@ -85,10 +65,4 @@ EXERCISE = Exercise(
     axes=("h n m",),
     explain=(columns,),
     measures=("gradients",),
-    ideas=[
-        Mistake("The middle of the table is still not added, so negative distances wrap around.",
-                lambda t, n, m: as_found(t, m, m)[:, m - n :]),
-        Mistake("Queries still start at 0; the last n of m positions ask.",
-                lambda t, n, m: right(t, m, m)[:, :n]),
-    ],
-)  # fmt: skip
+)

@@ -3,7 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, normal, seeded
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
 from attncourse.grading.explain.turns import turned
 
 
@@ -47,16 +47,12 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-PAST, PLACES = "the lengths of the pasts", "the positions of the new tokens"
-SPEEDS, ANGLES = "the speeds of the pairs", "the angles"
-
-
 @Dataflow
 def right(query, key, past, base):
     n, d = query.shape[2:]
-    places = yield PLACES, past[:, None] + torch.arange(n)
-    speeds = yield SPEEDS, base ** (-2 * torch.arange(d // 2) / d)
-    angles = yield ANGLES, places[..., None] * speeds
+    places = yield "the positions of the new tokens", past[:, None] + torch.arange(n)
+    speeds = yield "the speeds of the pairs", base ** (-2 * torch.arange(d // 2) / d)
+    angles = yield "the angles", places[..., None] * speeds
 
     def turn(x):
         (a, b), c, s = side_by_side(x).chunk(2, -1), angles.cos()[:, None], angles.sin()[:, None]
@@ -75,13 +71,4 @@ EXERCISE = Exercise(
     results=("the queries", "the keys"),
     explain=(turned("query key", lambda case, b, t: int(case.args[2][b]) + t),),
     measures=("gradients",),
-    ideas=[
-        right.but("The angles are multiplied by 2 pi; pair 0 turns by 1 radian per position.",
-                  PLACES, lambda places: 2 * torch.pi * places),
-        Mistake("Feature c is paired with c + d / 2; here neighbours, 2 c and 2 c + 1, are a pair.",
-                lambda q, k, *rest: tuple(
-                    map(side_by_side, right(as_neighbours(q), as_neighbours(k), *rest)))),
-        Mistake("The right pairs are turned, but stand side by side in halves; put them back.",
-                lambda *given: tuple(map(side_by_side, right(*given)))),
-    ],
-)  # fmt: skip
+)

@@ -3,8 +3,7 @@
 import torch
 
 from attncourse import spec
-from attncourse.grading.compare import same
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, seeded
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
 
 
 def definition(positions, width, base):
@@ -26,38 +25,15 @@ def cases(seed: int) -> list[Case]:
     return [Case(what, rest, gradients=False) for what, *rest in calls]
 
 
-EXPONENTS, ANGLES = "the exponents", "the angles"
-
-
 @Dataflow
 def right(positions, width, base):
     c = torch.arange(width // 2).double()
-    exponents = yield EXPONENTS, -2 * c / width
+    exponents = yield "the exponents", -2 * c / width
     speeds = yield "the speeds of the clocks", base**exponents
-    angles = yield ANGLES, positions[:, None] * speeds
+    angles = yield "the angles", positions[:, None] * speeds
     sines = yield "the sines", angles.sin()
     cosines = yield "the cosines", angles.cos()
     return torch.cat([sines, cosines], -1)
-
-
-def halves(asked):
-    """What stands in the half of the sines and in that of the cosines."""
-    says = {"" for x in asked.wrong if x not in asked.far}
-    for x in asked.shaped:
-        right, seen = x.expected.chunk(2, -1), x.seen.double().chunk(2, -1)
-        good = [same(*both) for both in zip(right, seen, strict=True)]
-        if any(good):
-            wrong = (
-                "The sines are right, the cosines"
-                if good[0]
-                else "The cosines are right, the sines"
-            )
-            says.add(f"{wrong} are not.")
-        elif same(right, seen[::-1]):
-            says.add("The cosines come first; the sines do.")
-        else:
-            says.add("")
-    return says.pop() if len(says) == 1 else ""
 
 
 EXERCISE = Exercise(
@@ -65,13 +41,4 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases, gradients=False),
     right=right,
     axes=("r d",),
-    explain=(halves,),
-    ideas=[
-        Mistake("Sines and cosines alternate; all sines come first, then all cosines.",
-                lambda p, d, b: torch.stack(right(p, d, b).chunk(2, -1), -1).flatten(1)),
-        right.but("The angles are turned into degrees; sin and cos take radians.",
-                  ANGLES, torch.rad2deg),
-        right.but("The angles are multiplied by 2 pi; clock 0 turns by 1 radian per position.",
-                  ANGLES, lambda x: 2 * torch.pi * x),
-    ],
-)  # fmt: skip
+)
