@@ -180,15 +180,14 @@ def sums_of_rows(name: str) -> Callable[[Asked], str]:
 
 
 def _rows(row: Tensor, name: str) -> str:
-    """``"1/3 of x[0] + x[5] + x[10]"``."""
+    """``"1/3 times (x[0] + x[5] + x[10])"``."""
     parts: dict[str, list[str]] = {}
     for k in (row.abs() > NEAR).nonzero().flatten().tolist():
         times = Fraction(float(row[k])).limit_denominator(MOST)
         near = abs(float(times) - float(row[k])) < 1e-5
         parts.setdefault(str(times) if near else f"{float(row[k]):.3g}", []).append(f"{name}[{k}]")
-    sums = [
-        " + ".join(of[:8]) + " + ..." * (len(of) > 8) if times == "1" else
-        f"{times} of {' + '.join(of[:8])}{' + ...' * (len(of) > 8)}"
-        for times, of in parts.items()
-    ]  # fmt: skip
+    sums = []
+    for times, of in parts.items():
+        listed = " + ".join(of[:8]) + " + ..." * (len(of) > 8)
+        sums.append(listed if times == "1" else f"{times} times ({listed})")
     return ", and ".join(sums) or "0"

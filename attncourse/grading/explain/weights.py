@@ -77,8 +77,10 @@ def _other_keys(right: Tensor, seen: Tensor) -> str:
         (hidden, "gives key {} no weight; it should give it some"),
     ):
         if wrong.any():
-            *_, query, key = wrong.nonzero()[0].tolist()
-            told = f"query {query} {says.format(key)}: look at who may read whom."
+            *lead, query, key = wrong.nonzero()[0].tolist()
+            heads = wrong.movedim(-3, 0).flatten(1).any(1) if wrong.dim() > 2 else wrong.any()
+            head = "" if heads.all() else f"in head {lead[-1]} "
+            told = f"{head}query {query} {says.format(key)}: look at who may read whom."
             return f"{told} {_reads(right, seen)}".strip()
     return ""
 
