@@ -28,13 +28,12 @@ from attncourse.grading.judges import (
 )
 from attncourse.grading.mistake import Mistake
 from attncourse.grading.observe import Case, NotAttempted, run
-from attncourse.grading.recipe import Given, Recipe
 from attncourse.grading.verdict import Verdict, left_out
 
 # fmt: off
 __all__ = [
     "GIVEN", "Asked", "Calls", "Case", "Counts", "Dataflow", "Described", "Exercise", "Facts",
-    "Given", "Mistake", "NotAttempted", "Number", "Raised", "Recipe", "cases_of", "normal",
+    "Mistake", "NotAttempted", "Number", "Raised", "cases_of", "normal",
     "plain", "run", "seeded", "sized_cases",
 ]
 # fmt: on
@@ -51,7 +50,7 @@ class Exercise:
         name: ``"split_heads"``, as its file is called.
         answer: what the answer is called in the notebook, if not by the name of the exercise.
         judge: `Calls`, `Number`, `Facts` or another `Judge`.
-        right: one readable right answer; a `Recipe` or a `Dataflow` where its values have names.
+        right: one readable right answer; a `Dataflow` where its values have names.
         ideas: at most twelve wrong answers that no explainer tells, each with its sentence.
         explain: questions of this exercise, asked before those of all.
         axes: the letters of the axes of each result, ``("b h n e", "b h n m")``.

@@ -12,7 +12,6 @@ from attncourse.grading.callable import takes, takes_what
 from attncourse.grading.compare import Raised
 from attncourse.grading.inputs import seeded
 from attncourse.grading.judges import Facts
-from attncourse.grading.layer_recipe import LayerRecipe, merge, split  # noqa: F401, had from here
 from attncourse.grading.observe import Case, NotAttempted, calls_of, observe_call, run
 
 

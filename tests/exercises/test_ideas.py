@@ -2,26 +2,15 @@
 
 import pytest
 import torch
-from support.tiny import tiny
+from support.tiny import attention_cases, tiny
 
 from attncourse.grading.answer import LocalAnswer, Question, as_answer
 from attncourse.grading.dataflow import Dataflow
 from attncourse.grading.exercise import Calls
-from attncourse.grading.inputs import sized_cases
 from attncourse.grading.mistake import Mistake
 from attncourse.grading.observe import Case
-from attncourse.grading.recipe import Given, Recipe
 
 pytestmark = pytest.mark.quick
-
-CALLS = [
-    ("3 queries, 4 keys", (2, 3, 5, 4, 6, 7), 1),
-    ("large scores", (1, 2, 4, 5, 3, 6), 300),
-    ("1 key", (2, 2, 3, 1, 4, 5), 1),
-]
-RIGHT = Recipe(lambda query, key, value: Given(query, key, value, 0))
-SCALE = RIGHT.but("The scale is missing.", scale=lambda x: 1.0)
-
 
 def attention(query, key, value):
     """Causal attention, by torch."""
@@ -30,22 +19,25 @@ def attention(query, key, value):
     return tuple(sdpa(query, key, x, is_causal=True) for x in (value, eye))
 
 
-def cases(seed):
-    return sized_cases(seed, "b h n m d e", "b h n d, b h m d, b h m e", CALLS)
+@Dataflow
+def right(query, key, value):
+    scores = yield "the scaled scores", query @ key.mT / query.size(-1) ** 0.5
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    weights = yield "the weights", scores.masked_fill(later, -torch.inf).softmax(-1)
+    return weights @ value, weights
+
+
+TWICE = right.but("The scores are doubled.", "the scaled scores", lambda x: 2 * x)
 
 
 def exercise(ideas=(), right=None, judge=None):
-    return tiny(judge or Calls(attention, cases), right, ideas)
+    return tiny(judge or Calls(attention, attention_cases), right, ideas)
 
 
-def test_the_recipe_is_attention():
-    assert exercise().grade(RIGHT).status == "passed"
-
-
-def test_a_mistake_replaces_steps_and_keeps_the_rest():
-    assert SCALE.answer.mix is RIGHT.mix
-    verdict = exercise([SCALE]).grade(SCALE.answer)
-    assert (verdict.status, verdict.diagnosis) == ("failed", "The scale is missing.")
+def test_an_idea_changes_one_value_and_is_named():
+    assert exercise().grade(right).status == "passed"
+    verdict = exercise([TWICE]).grade(TWICE.answer)
+    assert (verdict.status, verdict.diagnosis) == ("failed", "The scores are doubled.")
 
 
 @Dataflow

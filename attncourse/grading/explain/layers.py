@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from attncourse.grading.compare import Raised, difference, plain
 from attncourse.grading.explain.asked import OUTPUT, Asked, tensors
 from attncourse.grading.explain.maps import of_mixing
-from attncourse.grading.layer_recipe import split
+from attncourse.grading.heads import split
 from attncourse.grading.layers_judge import Layers, draw
 
 

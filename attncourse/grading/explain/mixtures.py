@@ -187,7 +187,7 @@ def _rows(row: Tensor, name: str) -> str:
         near = abs(float(times) - float(row[k])) < 1e-5
         parts.setdefault(str(times) if near else f"{float(row[k]):.3g}", []).append(f"{name}[{k}]")
     sums = []
-    for times, of in parts.items():
+    for factor, of in parts.items():
         listed = " + ".join(of[:8]) + " + ..." * (len(of) > 8)
-        sums.append(listed if times == "1" else f"{times} times ({listed})")
+        sums.append(listed if factor == "1" else f"{factor} times ({listed})")
     return ", and ".join(sums) or "0"

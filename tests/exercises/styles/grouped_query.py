@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse.grading.exercises.grouped_query import share_the_keys
-from attncourse.grading.layer_recipe import merge, split
+from attncourse.grading.heads import merge, split
 from styles import style
 
 style("who_reads_whom", tuple(h // 3 for h in range(12)), name="by_division")

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from attncourse.grading.exercises.latent.absorb_query import blocks
 from attncourse.grading.exercises.latent.crossover import HEAD_DIM, LATENT, TOKENS, flops
 from attncourse.grading.exercises.latent.repair_rotary import right, rotary
-from attncourse.grading.layer_recipe import split
+from attncourse.grading.heads import split
 from styles import style
 
 style("cache_bytes", 691.2e6, name="as_a_float")

@@ -1,7 +1,6 @@
 """Right answers to the exercises on multi-head attention."""
 
 import warnings
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -10,8 +9,7 @@ from torch import nn
 
 from attncourse.grading.exercises.multi_head import head_dim, honest_plot
 from attncourse.grading.exercises.multi_head.train_reversal import LENGTH, VOCAB, OwnAttention
-from attncourse.grading.layers_judge import merge, split
-from attncourse.grading.recipe import hide
+from attncourse.grading.heads import merge, split
 from styles import style
 
 
@@ -131,25 +129,30 @@ class OnItsOwn(nn.Module):
         return self.out_proj(merge(weights @ v))
 
 
-RIGHT = honest_plot.RIGHT
-style("honest_plot", replace(RIGHT, mask=partial(hide, fill=-1e9)).layer, name="LargeNegative")
-style(
-    "honest_plot",
-    replace(
-        RIGHT,
-        answer=lambda o, w, s, x: [x.rest.out_proj(merge(o)), w.detach().clone()],
-        finish=lambda w, x: (
-            w
-            if not x.rest.training
-            else w * (torch.rand_like(w) >= x.rest.dropout.p) / (1 - x.rest.dropout.p)
-        ),
-    ).layer,
-    name="DetachedForThePlotWithDropoutOfItsOwn",
-)
+@style("honest_plot")
+class LargeNegative(honest_plot.Right):
+    def forward(self, x, mask=None):
+        q, k, v = self.heads(x)
+        scores = q @ k.mT / q.size(-1) ** 0.5
+        scores = scores if mask is None else scores.masked_fill(~mask, -1e9)
+        weights = self.dropout(scores.softmax(-1))
+        return self.out_proj(merge(weights @ v)), weights
 
 
 @style("honest_plot")
-class HeadByHead(RIGHT.layer):
+class DetachedForThePlotWithDropoutOfItsOwn(honest_plot.Right):
+    def forward(self, x, mask=None):
+        q, k, v = self.heads(x)
+        scores = q @ k.mT / q.size(-1) ** 0.5
+        scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+        weights, p = scores.softmax(-1), self.dropout.p
+        if self.training:
+            weights = weights * (torch.rand_like(weights) >= p) / (1 - p)
+        return [self.out_proj(merge(weights @ v)), weights.detach().clone()]
+
+
+@style("honest_plot")
+class HeadByHead(honest_plot.Right):
     def forward(self, x, mask=None):
         parts = (p(x).chunk(self.num_heads, -1) for p in (self.q_proj, self.k_proj, self.v_proj))
         outputs, maps = [], []

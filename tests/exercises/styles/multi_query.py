@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from attncourse.grading.exercises.multi_query import pseudo_tokens
-from attncourse.grading.layer_recipe import merge, split
+from attncourse.grading.heads import merge, split
 from styles import style
 
 for _name, _count in (

@@ -7,7 +7,7 @@ from torch import nn
 
 from attncourse import spec
 from attncourse.grading.exercise import Case, Exercise
-from attncourse.grading.layer_recipe import merge, split
+from attncourse.grading.heads import merge, split
 from attncourse.grading.layers_judge import Layers, far_apart
 
 SIZES = (  # special, embed_dim and heads and KV heads, samples and tokens, how loud

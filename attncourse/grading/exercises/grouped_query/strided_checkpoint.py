@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from attncourse.grading.callable import no_function
 from attncourse.grading.compare import difference
 from attncourse.grading.exercise import Case, Exercise, Facts, sized_cases
-from attncourse.grading.layer_recipe import merge, split
+from attncourse.grading.heads import merge, split
 
 CALLS = (  # special, b n width, rows of w_q and of w_k, a factor on x, num_heads, num_kv_heads
     ("6 query heads, 2 KV heads, head_dim 4, width 9", (2, 3, 9, 24, 8), 0.1, 6, 2),

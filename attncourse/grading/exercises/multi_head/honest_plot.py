@@ -1,12 +1,15 @@
 """Exercise honest_plot: return the weights that made the output, not others."""
 
+import math
+
 import torch
 from torch import nn
 
 from attncourse import spec
 from attncourse.grading.dropped import drawn_alone, kept
-from attncourse.grading.exercise import Case, Exercise, Facts, Given, seeded
-from attncourse.grading.layers_judge import LayerRecipe, Layers, draw, far_apart, merge, split
+from attncourse.grading.exercise import Case, Exercise, Facts, seeded
+from attncourse.grading.heads import merge, split
+from attncourse.grading.layers_judge import Layers, draw, far_apart
 
 SIZES = (
     ("", (18, 3, 0.4), (2, 5), 1), ("", (10, 2, 0.1), (3, 4), 1), ("", (6, 1, 0.5), (1, 3), 2),
@@ -23,26 +26,26 @@ OTHERS = (
 )
 
 
-def parts(layer, embed_dim, num_heads, dropout):
-    layer.num_heads = num_heads
-    for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-        layer.add_module(name, nn.Linear(embed_dim, embed_dim))
-    layer.dropout = nn.Dropout(dropout)
+class Right(nn.Module):
+    def __init__(self, embed_dim, num_heads, dropout):
+        super().__init__()
+        self.num_heads, self.dropout = num_heads, nn.Dropout(dropout)
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            self.add_module(name, nn.Linear(embed_dim, embed_dim))
+
+    def heads(self, x):
+        return (split(p(x), self.num_heads) for p in (self.q_proj, self.k_proj, self.v_proj))
+
+    def forward(self, x, mask=None):
+        query, key, value = self.heads(x)
+        scores = query @ key.mT / query.size(-1) ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -math.inf)
+        weights = self.dropout(scores.softmax(-1))
+        return self.out_proj(merge(weights @ value)), weights
 
 
-def given(layer, x, mask=None):
-    projections = layer.q_proj, layer.k_proj, layer.v_proj
-    return Given(*(split(p(x), layer.num_heads) for p in projections), mask, rest=layer)
-
-
-def answer(output, weights, scores, x):
-    return x.rest.out_proj(merge(output)), weights
-
-
-RIGHT = LayerRecipe(given, parts=parts, finish=lambda w, x: x.rest.dropout(w), answer=answer)
-
-
-class Definition(RIGHT.layer):
+class Definition(Right):
     """The loops of the course, in evaluation."""
 
     def forward(self, x, mask=None):
@@ -62,7 +65,7 @@ def in_training(built, seed):
     """What a layer shows whose out_proj hands the heads through."""
     heads, head_dim, p = torch.randint(2, 5, (3,), generator=seeded(seed, "training")).tolist()
     width, p = heads * head_dim, 0.2 + p / 20
-    layer, own = built(width, heads, p), RIGHT(width, heads, p)
+    layer, own = built(width, heads, p), Right(width, heads, p)
     known = {k: draw(k, tuple(x.shape), seed, "training") for k, x in layer.named_parameters()}
     known |= {"out_proj.weight": torch.eye(width), "out_proj.bias": torch.zeros(width)}
     for each in (layer, own):
@@ -76,7 +79,8 @@ def in_training(built, seed):
         torch.set_rng_state(seeded(seed, "dropout").get_state())
         result = layer.train()(x.clone(), *(m.clone() for m in mask))
         output, weights = (part.detach().float() for part in result)
-        made = merge(weights @ given(own, x).value)
+        *_, value = own.heads(x)
+        made = merge(weights @ value)
         yield what, kept(weights, true, p) if torch.allclose(made, output, atol=1e-3) else OTHERS
     with torch.no_grad():
         dropped = [layer.train()(x.repeat(COPIES, 1, 1))[1] == 0 for _ in range(CALLS)]
@@ -94,7 +98,7 @@ EXERCISE = Exercise(
         calls=lambda n, seed: [Case(", with a mask", (mask_of(n, seed),)), Case("", ())],
         also=Facts(in_training, (MODE, WITH_MASK, WITHOUT, DRAWS)),
     ),
-    right=RIGHT,
+    right=Right,
     axes=("b n d", "b h n m"),
     results=("the output", "the weights"),
     asks_for="layer",

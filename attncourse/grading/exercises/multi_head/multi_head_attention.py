@@ -5,9 +5,9 @@ from functools import partial
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Exercise, Given, Recipe, sized_cases
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, sized_cases
 from attncourse.grading.explain.loud import only_loud
-from attncourse.grading.layers_judge import split
+from attncourse.grading.heads import split
 
 
 def definition(query, key, value, w_q, w_k, w_v, w_o, num_heads):
@@ -38,34 +38,37 @@ def cases(seed: int) -> list[Case]:
     return found
 
 
-def given(query, key, value, w_q, w_k, w_v, w_o, num_heads, split=split):
-    parts = (split(x, num_heads) for x in (query @ w_q.T, key @ w_k.T, value @ w_v.T))
-    return Given(*parts, head_dim=len(w_q) // num_heads, rest=w_o)
+@Dataflow
+def right(query, key, value, w_q, w_k, w_v, w_o, num_heads, split=split):
+    q, k, v = (split(x, num_heads) for x in (query @ w_q.T, key @ w_k.T, value @ w_v.T))
+    scores = yield "the scaled scores", q @ k.mT / q.size(-1) ** 0.5
+    weights = yield "the weights", scores.softmax(-1)
+    heads = yield "the outputs of the heads", weights @ v
+    columns = yield "the columns of w_o", w_o.unflatten(1, (num_heads, -1)).permute(1, 2, 0)
+    return heads @ columns, weights
 
 
-def answer(output, weights, scores, x):
-    """Each head times the columns of w_o that are its own."""
-    return output @ x.rest.unflatten(1, (output.size(1), -1)).permute(1, 2, 0), weights
+def cut_late(*args):
+    shares, weights = right(*args)
+    return split(shares.sum(1), args[-1]), weights
 
 
-RIGHT = Recipe(given, answer=answer)
 EXERCISE = Exercise(
     name="multi_head_attention",
     judge=Calls(definition, cases),
-    right=RIGHT,
+    right=right,
     explain=(only_loud,),
     axes=("b h n e", "b h n m"),
     results=("the shares", "the weights"),
     measures=("gradients",),
     ideas=[
-        RIGHT.but("The output is cut into num_heads pieces, but w_o has mixed the heads by then: "
-                  "multiply each head by its slice of w_o.",
-                  answer=lambda o, w, s, x: (split(answer(o, w, s, x)[0].sum(1), o.size(1)), w)),
-        RIGHT.but("Head h meets rows of w_o. Matrices are (out, in): a head hands in columns, and "
-                  "is multiplied by w_o[:, columns].T.",
-                  answer=lambda o, w, s, x: (o @ x.rest.unflatten(0, (o.size(1), -1)), w)),
-        RIGHT.but("The memory is only read with other sizes, so each head gets pieces of several "
-                  "positions: cut the last axis first, then transpose.",
-                  given=partial(given, split=lambda x, h: x.reshape(len(x), h, x.size(1), -1))),
+        Mistake("The output is cut into num_heads pieces, but w_o has mixed the heads by then: "
+                "multiply each head by its slice of w_o.", cut_late),
+        right.but("Head h meets rows of w_o. Matrices are (out, in): a head hands in columns, and "
+                  "is multiplied by w_o[:, columns].T.", "the columns of w_o",
+                  lambda x: x.permute(2, 0, 1).flatten(1).unflatten(0, x.shape[:2])),
+        Mistake("The memory is only read with other sizes, so each head gets pieces of several "
+                "positions: cut the last axis first, then transpose.",
+                partial(right, split=lambda x, h: x.reshape(len(x), h, x.size(1), -1))),
     ],
 )  # fmt: skip

@@ -6,7 +6,7 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.exercise import Case, Exercise, Mistake
-from attncourse.grading.layer_recipe import merge, split
+from attncourse.grading.heads import merge, split
 from attncourse.grading.layers_judge import Layers, draw, far_apart
 
 SIZES = (  # special, embed_dim and num_heads, samples and tokens, how loud
