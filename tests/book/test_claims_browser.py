@@ -12,11 +12,7 @@ SHOWN = "rows => rows.filter(row => row.checkVisibility()).map(row => row.id)"
 
 
 def depends(item) -> list[Path]:
-    return [
-        CLAIMS,
-        HTML / "chapters/13_sliding_window.html",
-        HTML / "_static",
-    ]
+    return [CLAIMS, HTML / "chapters/13_sliding_window.html", HTML / "_static"]
 
 
 @pytest.fixture(params=[True, False], ids=["with scripts", "without"])

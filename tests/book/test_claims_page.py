@@ -76,10 +76,8 @@ def site(stem):
 
 
 def test_every_row_of_the_site_leads_to_a_code_cell():
-    page = site("claims")
-    rows = re.findall(
-        r'<tr id="claim-(\d+)"(.*?)</tr>', page.read_text(encoding="utf-8"), re.DOTALL
-    )
+    page = site("claims").read_text(encoding="utf-8")
+    rows = re.findall(r'<tr id="claim-(\d+)"(.*?)</tr>', page, re.DOTALL)
     assert [int(number) for number, _ in rows] == [claim["id"] for claim in ROWS]
     pages = {}
     for (number, row), claim in zip(rows, ROWS, strict=True):
@@ -90,10 +88,7 @@ def test_every_row_of_the_site_leads_to_a_code_cell():
             text = pages.setdefault(stem, site(stem).read_text(encoding="utf-8"))
             found = re.search(rf'<div class="cell[^"]*"[^>]* id="{anchor}">(?:\s*<[^>]*>)*', text)
             assert found, f"claim {number}: {stem}.html has no code cell {anchor}"
-            assert "highlight-" in text[found.start() : found.start() + 1500], (
-                number,
-                anchor,
-            )
+            assert "highlight-" in text[found.start() : found.start() + 1500], (number, anchor)
 
 
 def test_anchors_are_given_once_on_a_page_of_the_site():
@@ -105,6 +100,12 @@ def test_anchors_are_given_once_on_a_page_of_the_site():
 
 def test_what_is_no_claim_is_refused(tmp_path):
     good = {key: ROWS[0][key] for key in sorted(CLAIMS.KEYS)}
+
+    def read(**change):
+        claims = {"documents": DATA["documents"], "claims": [good | change]}
+        (tmp_path / "claims.yml").write_text(json.dumps(claims))
+        return CLAIMS.read(tmp_path / "claims.yml")["claims"]
+
     for change, message in (
         ({"verdict": "maybe"}, "its verdict is one of"),
         ({"cells": []}, "there is a cell"),
@@ -112,11 +113,6 @@ def test_what_is_no_claim_is_refused(tmp_path):
         ({"verdict": "code"}, "a claim has"),
         ({"verdict": "code", "code": "003"}, "does not say it"),
     ):
-        wrong = {"documents": DATA["documents"], "claims": [good | change]}
-        (tmp_path / "claims.yml").write_text(json.dumps(wrong))
         with pytest.raises(ValueError, match=message):
-            CLAIMS.read(tmp_path / "claims.yml")
-    (tmp_path / "claims.yml").write_text(
-        json.dumps({"documents": DATA["documents"], "claims": [good]})
-    )
-    assert CLAIMS.read(tmp_path / "claims.yml")["claims"] == [good]
+            read(**change)
+    assert read() == [good]

@@ -60,23 +60,19 @@ def test_the_wheel_holds_one_right_answer_of_each_exercise(wheel):
     """The other styles are with the tests."""
     folder = "attncourse/grading/exercises/"
     sources = {x: wheel.read(x).decode() for x in wheel.namelist() if x.startswith(folder)}
-    judged = {x: text for x, text in sources.items() if "\nEXERCISE = " in text}
-    assert len(judged) == len(names())
-    assert all(
-        len(re.findall(r"\bright=", x.split("\nEXERCISE = ")[1])) == 1 for x in judged.values()
-    )
-    assert not [
-        x for x, text in sources.items() if re.search(r"^style\(|^@style|ACCEPTED", text, re.M)
-    ]
+    exercises = [x.split("\nEXERCISE = ")[1] for x in sources.values() if "\nEXERCISE = " in x]
+    assert len(exercises) == len(names())
+    assert all(len(re.findall(r"\bright=", x)) == 1 for x in exercises)
+    styles = re.compile(r"^style\(|^@style|ACCEPTED", re.MULTILINE)
+    assert [name for name, text in sources.items() if styles.search(text)] == []
 
 
 @pytest.mark.quick
 def test_the_version_stands_in_one_place_and_its_copies_agree():
     assert re.fullmatch(r"\d+\.\d+\.\d+", __version__)
     assert "version" not in PROJECT["project"]
-    assert PROJECT["tool"]["setuptools"]["dynamic"] == {
-        "version": {"attr": "attncourse.__version__"}
-    }
+    dynamic = PROJECT["tool"]["setuptools"]["dynamic"]
+    assert dynamic == {"version": {"attr": "attncourse.__version__"}}
     assert yaml.safe_load(read("CITATION.cff"))["version"] == __version__, "run: make bootstrap"
     named = re.findall(r"(?<=@v)[\d.]+(?=\")", read("README.md"))
     assert named == [__version__], "run: make bootstrap"

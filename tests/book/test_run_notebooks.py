@@ -7,11 +7,9 @@ import nbformat
 import pytest
 from support.book.notebooks import ROOT
 
+IMPORTS = "import torch, time\nfrom attncourse.lab import train\nfrom attncourse.show import plots"
 CELLS = [
-    (
-        "import matplotlib\nfrom attncourse.lab import train\nfrom attncourse.show import plots\nimport torch, time",
-        [],
-    ),
+    (IMPORTS, []),
     ("_ = torch.manual_seed(0)\ntorch.rand(2)", []),
     ("plots.heatmap(torch.eye(3), caption='Identity.')", []),
     ("print('a')\nprint('b')", []),
@@ -50,10 +48,8 @@ def executed(run_notebooks, tmp_path_factory):
 
 @pytest.fixture
 def notebook(tmp_path):
-    return written(
-        tmp_path / "07_short.ipynb",
-        [nbformat.v4.new_code_cell(x) for x in ("1 + 1", "2", "3", "4")],
-    )
+    cells = [nbformat.v4.new_code_cell(x) for x in ("1 + 1", "2", "3", "4")]
+    return written(tmp_path / "07_short.ipynb", cells)
 
 
 def test_second_run_changes_only_printed_times(run_notebooks, executed, tmp_path):
@@ -63,12 +59,8 @@ def test_second_run_changes_only_printed_times(run_notebooks, executed, tmp_path
     run_notebooks.run(again)
     second = again.read_text(encoding="utf-8")
     assert first != second, "the time was printed anew"
-    changed = [
-        pair
-        for pair in zip(first.split("\n"), second.split("\n"), strict=True)
-        if len(set(pair)) > 1
-    ]
-    assert len(changed) == 1
+    lines = zip(first.split("\n"), second.split("\n"), strict=True)
+    assert sum(one != two for one, two in lines) == 1
     assert PRINTED_TIME.sub("", first) == PRINTED_TIME.sub("", second)
 
 
@@ -81,12 +73,8 @@ def test_what_is_kept_and_what_is_not(run_notebooks, executed):
     assert "execution" not in str([cell.metadata for cell in result.cells]), "no times are stored"
     assert result.cells[3].metadata == {}
     assert result.cells[4].metadata == {"tags": ["nbval-ignore-output"]}
-    assert [output.text for output in result.cells[3].outputs] == ["a\nb\n"], (
-        "one stream, one output"
-    )
-    assert [output.output_type for output in result.cells[7].outputs] == ["execute_result"], (
-        "no bar"
-    )
+    (stream,), (shown,) = result.cells[3].outputs, result.cells[7].outputs
+    assert (stream.text, shown.output_type) == ("a\nb\n", "execute_result"), "no progress bar"
     picture, caption = result.cells[2].outputs
     image = result.cells[2].metadata.mystnb.image
     assert image.alt == picture.data["text/plain"]

@@ -9,28 +9,19 @@ from support.book.site import ROOT, Page, extension
 
 
 @pytest.mark.parametrize(
-    ("environ", "url", "branch", "baseurl"),
+    ("fork", "url", "branch", "baseurl"),
     [
-        ({}, "https://github.com/a/course", "main", "unchanged"),
-        (
-            {"GITHUB_REPOSITORY": "Alice/fork", "GITHUB_REF": "refs/heads/fix/masks"},
-            "https://github.com/Alice/fork",
-            "fix/masks",
-            "https://alice.github.io/fork/",
-        ),
-        (
-            {"GITHUB_REPOSITORY": "Alice/alice.github.io", "GITHUB_REF": "refs/pull/7/merge"},
-            "https://github.com/Alice/alice.github.io",
-            "main",
-            "https://alice.github.io/",
-        ),
+        (None, "https://github.com/a/course", "main", "unchanged"),
+        (("Alice/fork", "refs/heads/fix/masks"), "https://github.com/Alice/fork", "fix/masks", "https://alice.github.io/fork/"),
+        (("Alice/alice.github.io", "refs/pull/7/merge"), "https://github.com/Alice/alice.github.io", "main", "https://alice.github.io/"),
     ],
     ids=["no fork", "branch of a fork", "pull request"],
-)
-def test_links_follow_the_fork(monkeypatch, environ, url, branch, baseurl):
-    for name in ("GITHUB_REPOSITORY", "GITHUB_REF", "GITHUB_SERVER_URL"):
+)  # fmt: skip
+def test_links_follow_the_fork(monkeypatch, fork, url, branch, baseurl):
+    names = ("GITHUB_REPOSITORY", "GITHUB_REF")
+    for name in (*names, "GITHUB_SERVER_URL"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in environ.items():
+    for name, value in zip(names, fork or (), strict=bool(fork)):
         monkeypatch.setenv(name, value)
     options = {"repository_url": "https://github.com/a/course", "repository_branch": "main"}
     config = SimpleNamespace(html_theme_options=options, html_baseurl="unchanged")
@@ -78,14 +69,8 @@ def test_a_link_to_a_term(link, problem, tmp_path):
 
 
 def test_measured_table_is_accessible_and_escaped():
-    html = extension("measured").table_html(
-        {
-            "caption": "a < b",
-            "note": "",
-            "columns": ["case", "time"],
-            "rows": [["x", 0.12346], ["y", True]],
-        }
-    )
+    table = {"caption": "a < b", "note": "", "columns": ["case", "time"]}
+    html = extension("measured").table_html(table | {"rows": [["x", 0.12346], ["y", True]]})
     assert "<caption><span>a &lt; b</span></caption>" in html
     assert '<th scope="col">time</th>' in html
     assert '<th scope="row">x</th><td class=number>0.1235</td>' in html

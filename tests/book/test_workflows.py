@@ -62,16 +62,14 @@ def test_the_parts_are_targets_of_the_makefile():
 def test_a_part_that_is_none_is_told():
     done = subprocess.run([ROOT / ".ci" / "run", "books"], capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == (
-        "expected mechanism, exercises, grader, book, lowest, or nothing for the first four; got books\n"
-    )
+    expected = "expected mechanism, exercises, grader, book, lowest, or nothing for the first four"
+    assert done.stderr == f"{expected}; got books\n"
 
 
 def test_publish_waits_for_a_green_ci_of_a_push_to_main():
     publish = read("publish")
-    assert publish["on"] == {
-        "workflow_run": {"workflows": ["ci"], "types": ["completed"], "branches": ["main"]}
-    }
+    green = {"workflows": ["ci"], "types": ["completed"], "branches": ["main"]}
+    assert publish["on"] == {"workflow_run": green}
     jobs, condition = publish["jobs"], publish["jobs"]["build"]["if"]
     assert "workflow_run.conclusion == 'success'" in condition
     assert "workflow_run.event == 'push'" in condition, "a fork has a branch called main as well"
@@ -83,31 +81,29 @@ def test_publish_waits_for_a_green_ci_of_a_push_to_main():
     for step in checkouts:
         assert step["with"]["ref"] == "${{ github.event.workflow_run.head_sha }}", "what was proven"
     rights = {name: job["permissions"] for name, job in jobs.items() if "permissions" in job}
-    assert rights == {
-        "tag": {"contents": "write"},
-        "deploy": {"pages": "write", "id-token": "write"},
-    }
+    pages = {"pages": "write", "id-token": "write"}
+    assert rights == {"tag": {"contents": "write"}, "deploy": pages}
 
 
 @pytest.fixture
 def clone(tmp_path):
     """A repository of one commit that holds a version and the script, and where it was cloned from."""
-    (tmp_path / "here" / ".ci").mkdir(parents=True)
-    (tmp_path / "here" / "attncourse").mkdir()
-    (tmp_path / "here" / ".ci" / "tag").write_bytes((ROOT / ".ci" / "tag").read_bytes())
-    (tmp_path / "here" / "attncourse" / "__init__.py").write_text('__version__ = "1.2.3"\n')
+    here = tmp_path / "here"
+    (here / ".ci").mkdir(parents=True)
+    (here / "attncourse").mkdir()
+    (here / ".ci" / "tag").write_bytes((ROOT / ".ci" / "tag").read_bytes())
+    (here / "attncourse" / "__init__.py").write_text('__version__ = "1.2.3"\n')
     git(tmp_path, "init", "--quiet", "--bare", "origin")
-    for command in (["init", "--quiet"], ["remote", "add", "origin", "../origin"]):
-        git(tmp_path / "here", *command)
-    commit(tmp_path / "here")
-    return tmp_path / "here"
+    git(here, "init", "--quiet")
+    git(here, "remote", "add", "origin", "../origin")
+    commit(here)
+    return here
 
 
 def git(folder, *command) -> str:
-    identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
-    return subprocess.run(
-        ["git", *identity, *command], cwd=folder, capture_output=True, text=True, check=True
-    ).stdout
+    command = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org", *command]
+    options = {"capture_output": True, "text": True, "check": True}
+    return subprocess.run(command, cwd=folder, **options).stdout
 
 
 def commit(clone) -> str:

@@ -12,12 +12,8 @@ from attncourse.documents import note, notebook, readme, reference
 
 pytestmark = pytest.mark.quick
 
-WIDTH, HEADS, B, N = (
-    12,
-    3,
-    3,
-    7,
-)  # as many heads as samples: a mask for each sample must not go to the heads
+# As many heads as samples: a mask for each sample must not go to the heads.
+WIDTH, HEADS, B, N = 12, 3, 3, 7
 CLASSES = {
     "MHA": (reference.MultiHeadAttention, (WIDTH, HEADS), 3),
     "MQA": (reference.MultiQueryAttention, (WIDTH, HEADS), 2),
@@ -168,11 +164,8 @@ def test_the_function_of_the_note():
 
 
 def test_the_notebooks_layers():
-    x = sequence()
-    for layer, kv in (
-        (notebook.MultiHeadAttention(WIDTH, HEADS), HEADS),
-        (notebook.GroupQueryAttention(24, 6, 2), 2),
-    ):
+    mha, gqa = notebook.MultiHeadAttention(WIDTH, HEADS), notebook.GroupQueryAttention(24, 6, 2)
+    for layer, kv in ((mha, HEADS), (gqa, 2)):
         x = torch.randn(2, 5, layer.q_proj.in_features)
         close(layer(x), layers.MultiHeadAttention.forward(layer, x))
         assert layer.num_kv_heads == kv

@@ -14,37 +14,14 @@ pytestmark = pytest.mark.quick
 WIDTH, HEADS = 16, 4
 NEEDED = {"num_kv_heads": 2, "window_size": 4, "block_size": 3, "span": 5}
 OTHER = {
-    "num_kv_heads": 1,
-    "window_size": 6,
-    "block_size": 6,
-    "span": 6,
-    "after": True,
-    "bias": False,
-    "chunk": 5,
-    "content": False,
-    "dropout": 0.5,
-    "feature_map": torch.exp,
-    "furthest": 9,
-    "head_dim": 3,
-    "init": "xavier",
-    "kernel_size": (2, 3),
-    "latent_dim": 7,
-    "layer": 3,
-    "learned": False,
-    "mix_heads": True,
-    "norm": "group",
-    "normalize": False,
-    "num_global": 2,
-    "num_random": 1,
-    "p2c": "paper",
-    "per_channel": True,
-    "positions": torch.nn.Parameter(torch.ones(10, WIDTH)),
-    "rotary_dim": 4,
-    "seed": 3,
-    "share_proj": True,
-    "step": 3,
-    "terms": ("p2c",),
-}
+    "num_kv_heads": 1, "window_size": 6, "block_size": 6, "span": 6, "after": True, "bias": False,
+    "chunk": 5, "content": False, "dropout": 0.5, "feature_map": torch.exp, "furthest": 9,
+    "head_dim": 3, "init": "xavier", "kernel_size": (2, 3), "latent_dim": 7, "layer": 3,
+    "learned": False, "mix_heads": True, "norm": "group", "normalize": False, "num_global": 2,
+    "num_random": 1, "p2c": "paper", "per_channel": True,
+    "positions": torch.nn.Parameter(torch.ones(10, WIDTH)), "rotary_dim": 4, "seed": 3,
+    "share_proj": True, "step": 3, "terms": ("p2c",),
+}  # fmt: skip
 EVERY = pytest.mark.parametrize("name", ATTENTION_TYPES)
 
 
@@ -104,9 +81,8 @@ def _fingerprint(name: str, **options):
 
 
 def test_the_documents_names():
-    gqa = get_attention(
-        attention_type="gqa", embed_dim=512, num_heads=8, num_groups=4, apply_causal_mask=False
-    )
+    sizes = {"embed_dim": 512, "num_heads": 8, "num_groups": 4}
+    gqa = get_attention(attention_type="gqa", **sizes, apply_causal_mask=False)
     assert (type(gqa), gqa.num_kv_heads) == (attncourse.GroupedQueryAttention, 4)
     mqa = get_attention("mqa", 512, 8, num_groups=4)
     assert (type(mqa), mqa.num_kv_heads) == (attncourse.MultiQueryAttention, 1)
@@ -156,8 +132,7 @@ def test_messages_say_what_exists(error, message, name, options):
 
 def test_every_layer_of_the_package_has_a_name():
     """But those that are `MultiHeadAttention` with its inputs fixed."""
-    layers = {
-        x for key, x in vars(attncourse).items() if inspect.isclass(x) and key.endswith("Attention")
-    }
+    classes = {key: x for key, x in vars(attncourse).items() if inspect.isclass(x)}
+    layers = {x for key, x in classes.items() if key.endswith("Attention")}
     fixed = {attncourse.SelfAttention, attncourse.CausalSelfAttention, attncourse.CrossAttention}
     assert layers - {type(made(name)) for name in ATTENTION_TYPES} == fixed

@@ -103,9 +103,8 @@ def ours(module, shape: Shape, query, key, value, grad_output, grad_lse, card: s
     rule = (shape.scale or 1 / math.sqrt(shape.d), shape.is_causal, shape.offset)
     with mock.patch.object(module, "generation", return_value=card, create=True):
         output, lse = module.forward(query, key, value, *rule, tile=SMALL)
-        gradients = module.backward(
-            grad_output, grad_lse, query, key, value, output, lse, *rule, tiles=(SMALL, TALL)
-        )
+        saved = (query, key, value, output, lse)
+        gradients = module.backward(grad_output, grad_lse, *saved, *rule, tiles=(SMALL, TALL))
     return output, lse, *gradients
 
 
@@ -131,11 +130,10 @@ def agrees(results, shape: Shape, inputs) -> None:
             assert error <= 2 * usual + roundings, f"{name}: {error:.1e}, PyTorch's {usual:.1e}"
 
 
-@pytest.mark.parametrize(
-    ("dtype", "card"), [(torch.float32, "hopper"), (torch.float16, "ampere")], ids=str
-)
+@pytest.mark.parametrize("card", ["hopper", "ampere"])
 @pytest.mark.parametrize("name", SHAPES)
-def test_kernels_agree_with_the_five_steps(name, dtype, card):
+def test_kernels_agree_with_the_five_steps(name, card):
+    dtype = torch.float32 if card == "hopper" else torch.float16
     inputs = draw(SHAPES[name], dtype)
     agrees(ours(kernels, SHAPES[name], *inputs, card), SHAPES[name], inputs)
 

@@ -6,6 +6,7 @@ from torch import Generator
 
 from attncourse.lab import data, offsets, train
 from attncourse.lab.models import AttentionOnly, Fetcher, Translator
+from attncourse.lab.recall import recall
 from attncourse.show.listing import listing
 
 
@@ -14,19 +15,10 @@ def seeded(seed: int = 0) -> Generator:
 
 
 DRAWS = [
-    data.reversal,
-    data.next_random_token,
-    data.induction,
-    data.cipher,
-    data.look_back,
-    data.broadcast,
-    data.vector_lookup,
-    data.attribute_copy,
-    data.idle,
-    data.copy_back,
-    offsets.typed_offset,
-    data.find_block,
-]
+    data.reversal, data.next_random_token, data.induction, data.cipher, data.look_back, data.broadcast,
+    data.vector_lookup, data.attribute_copy, data.idle, data.copy_back, offsets.typed_offset,
+    data.find_block, recall,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: draw.__name__)
@@ -269,9 +261,8 @@ def test_ignored_targets_do_not_count():
 
 def test_loss_that_explodes_is_named():
     model = AttentionOnly(5, 3)
-    with pytest.raises(
-        ValueError, match=r"the loss is .* at step \d+; try a smaller lr than 1e\+20"
-    ):
+    said = r"the loss is .* at step \d+; try a smaller lr than 1e\+20"
+    with pytest.raises(ValueError, match=said):
         train.fit(model, lambda g: data.reversal(g, 8, 3, 5), steps=20, lr=1e20)
 
 

@@ -48,15 +48,13 @@ DEAR = {
 def killers(package, module: str = "steps"):
     """All claims, and all contracts on all variants, as pairs of a title and a call: at home first, dear last."""
     home = {f"support.{name}" for name in HOMES.get(module, (f"cases.{module}",))}
-    found = [
-        (x.__module__ not in home, x.__name__ in DEAR, x.__name__, partial(x, package))
-        for x in CLAIMS
-    ]
+    found = [(x, x.__name__, x.__name__, partial(x, package)) for x in CLAIMS]
     for title, contract in CONTRACTS.items():
         for name, make in VARIANTS.items():
             call = partial(contract, partial(make, package))
-            found.append((make.__module__ not in home, title in DEAR, f"{name}: {title}", call))
-    return [(title, call) for *_, title, call in sorted(found, key=lambda x: x[:2])]
+            found.append((make, title, f"{name}: {title}", call))
+    found.sort(key=lambda x: (x[0].__module__ not in home, x[1] in DEAR))
+    return [(title, call) for *_, title, call in found]
 
 
 def killed_by(package, module: str = "steps") -> str:

@@ -66,9 +66,8 @@ def test_zigzag_gives_all_processes_equal_work(found, name):
     for direction in ("forward", "backward"):
         scores = [row[direction][1]["scores"] for row in found(3, name)]
         assert max(scores) - min(scores) <= tiled.ROWS * tiled.COLUMNS
-        n = CASES[
-            name
-        ].n  # what is computed is what is needed, and what a diagonal wastes in its tiles
+        n = CASES[name].n
+        # What is computed is what is needed, and what a diagonal wastes in its tiles.
         assert max(scores) <= n * n + n * min(n, tiled.ROWS + tiled.COLUMNS)
 
 
@@ -87,11 +86,10 @@ def test_bytes_sent_are_those_of_the_docstring(found, world, name):
 def test_blocks_travel_while_others_are_computed(found):
     # Backward, keys and values leave before the work, and gradients are awaited after it.
     backward = "start compute start wait start compute wait start wait compute wait start wait"
+    forward = "start compute wait start compute wait compute"
     for row in found(3, "full"):
-        assert (
-            " ".join(row["forward"][1]["events"]) == "start compute wait start compute wait compute"
-        )
-        assert " ".join(row["backward"][1]["events"]) == backward
+        events = [" ".join(row[way][1]["events"]) for way in ("forward", "backward")]
+        assert events == [forward, backward]
 
 
 def test_no_tensor_is_as_large_as_the_scores_of_one_block(found):

@@ -14,18 +14,16 @@ def whole(query, key, value, scale=None):
     """The last n of m positions: the mask's lower right corner."""
     n, m = query.size(-2), key.size(-2)
     mask = torch.ones(m, m, dtype=torch.bool).tril()[m - n :]
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, scale=scale, enable_gqa=True
-    )
+    rule = {"attn_mask": mask, "scale": scale, "enable_gqa": True}
+    return F.scaled_dot_product_attention(query, key, value, **rule)
 
 
 def draw(n, m, dtype=torch.float64, h=6, g=2):
     generator = torch.Generator().manual_seed(3)
     shapes = (2, h, n, 5), (2, g, m, 5), (2, g, m, 11)
     # Large scores: without the shares of the merge nothing would agree.
-    return [
-        torch.randn(s, generator=generator, dtype=torch.float64).mul(3).to(dtype) for s in shapes
-    ]
+    large = [3 * torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes]
+    return [x.to(dtype) for x in large]
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 3, 7, 17, 40])
@@ -55,11 +53,8 @@ def test_gradients():
 
 def test_no_piece_sees_more_than_its_keys(monkeypatch):
     lengths, attend = [], split_kv.flash_attention
-    monkeypatch.setattr(
-        split_kv,
-        "flash_attention",
-        lambda q, k, *a, **b: (lengths.append(k.size(-2)), attend(q, k, *a, **b))[1],
-    )
+    noting = lambda q, k, *a, **b: (lengths.append(k.size(-2)), attend(q, k, *a, **b))[1]  # noqa: E731
+    monkeypatch.setattr(split_kv, "flash_attention", noting)
     split_kv_attention(*draw(1, 17), 5)
     assert lengths == [4, 4, 4, 4, 1]
 

@@ -17,7 +17,7 @@ from attncourse.lab.models import (
     FeedForward,
     Forecaster,
     Transformer,
-)
+)  # fmt: skip
 from attncourse.positions import sinusoidal
 from attncourse.variants.latent import LatentAttention
 
@@ -62,6 +62,11 @@ def agree(found, expected, inputs, other_inputs) -> None:
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
 
 
+def by_torch(layer: type, norm_first: bool) -> nn.Module:
+    options = {"dropout": 0, "batch_first": True, "norm_first": norm_first}
+    return layer(WIDTH, HEADS, HIDDEN, **options).double()
+
+
 def leaf(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
@@ -70,9 +75,7 @@ def leaf(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("causal", [False, True])
 def test_encoder_layer_is_that_of_torch_and_of_the_loops(norm_first, causal):
     ours = drawn(EncoderLayer(WIDTH, HEADS, HIDDEN, norm_first=norm_first))
-    theirs = nn.TransformerEncoderLayer(
-        WIDTH, HEADS, HIDDEN, dropout=0, batch_first=True, norm_first=norm_first
-    ).double()
+    theirs = by_torch(nn.TransformerEncoderLayer, norm_first)
     theirs.load_state_dict(copied(ours))
     x = leaf(2, 7, WIDTH)
     found = ours(x, attn_mask=PADDING[:, None, None], is_causal=causal)
@@ -87,9 +90,7 @@ def test_encoder_layer_is_that_of_torch_and_of_the_loops(norm_first, causal):
 @pytest.mark.parametrize("norm_first", [True, False], ids=["pre", "post"])
 def test_decoder_layer_is_that_of_torch_and_of_the_loops(norm_first):
     ours = drawn(DecoderLayer(WIDTH, HEADS, HIDDEN, norm_first=norm_first))
-    theirs = nn.TransformerDecoderLayer(
-        WIDTH, HEADS, HIDDEN, dropout=0, batch_first=True, norm_first=norm_first
-    ).double()
+    theirs = by_torch(nn.TransformerDecoderLayer, norm_first)
     theirs.load_state_dict(copied(ours))
     x, memory = leaf(2, 5, WIDTH), leaf(2, 7, WIDTH)
     found = ours(x, memory, memory_mask=PADDING[:, None, None])
@@ -108,23 +109,22 @@ def test_decoder_layer_is_that_of_torch_and_of_the_loops(norm_first):
 def test_stacks_are_those_of_torch(norm_first):
     """torch leaves the last norm of a stack to its caller."""
     last = nn.LayerNorm(WIDTH).double() if norm_first else None
-    options = {"dropout": 0, "batch_first": True, "norm_first": norm_first}
-    one = nn.TransformerEncoderLayer(WIDTH, HEADS, HIDDEN, **options).double()
-    theirs = nn.TransformerEncoder(one, 3, last, enable_nested_tensor=False)
-    ours = drawn(Encoder(WIDTH, HEADS, 3, hidden=HIDDEN, norm_first=norm_first))
-    for mine, their in zip(ours.layers, theirs.layers, strict=True):
-        their.load_state_dict(copied(mine))
-    if last:
-        last.load_state_dict(ours.norm.state_dict())
+
+    def same(ours, theirs):
+        for mine, their in zip(drawn(ours).layers, theirs.layers, strict=True):
+            their.load_state_dict(copied(mine))
+        if last:
+            last.load_state_dict(ours.norm.state_dict())
+        return ours, theirs
+
+    options = {"hidden": HIDDEN, "norm_first": norm_first}
+    one = by_torch(nn.TransformerEncoderLayer, norm_first)
+    stack = nn.TransformerEncoder(one, 3, last, enable_nested_tensor=False)
+    ours, theirs = same(Encoder(WIDTH, HEADS, 3, **options), stack)
     x = leaf(2, 7, WIDTH)
     agree(ours(x), theirs(x), [x], [x])
-    two = nn.TransformerDecoderLayer(WIDTH, HEADS, HIDDEN, **options).double()
-    theirs = nn.TransformerDecoder(two, 2, last)
-    ours = drawn(Decoder(WIDTH, HEADS, 2, hidden=HIDDEN, norm_first=norm_first))
-    for mine, their in zip(ours.layers, theirs.layers, strict=True):
-        their.load_state_dict(copied(mine))
-    if last:
-        last.load_state_dict(ours.norm.state_dict())
+    stack = nn.TransformerDecoder(by_torch(nn.TransformerDecoderLayer, norm_first), 2, last)
+    ours, theirs = same(Decoder(WIDTH, HEADS, 2, **options), stack)
     said, memory = leaf(2, 5, WIDTH), leaf(2, 7, WIDTH)
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
     expected = theirs(said, memory, tgt_mask=future)
