@@ -71,11 +71,13 @@ def on_and_beside(asked: Asked) -> str:
         known |= bool(near)
     if known:
         return f"{'; '.join(says).capitalize()}."
-    total = float(seen[0, :, 0].sum())
-    return (
-        f"In the call '{FIRST}' the first column sums to {total:.4g}; it should sum to "
-        "0, since the weights keep their sum of 1: are they those of a softmax?"
-    ) * (abs(total) > 1e-4)
+    (on, one, two), both = seen[0, 0, :3].tolist(), float(seen[0, 1, 2])
+    size = abs(one * two / both) ** 0.5  # of weight 0, where w_i w_j stands beside the diagonal
+    for w in (size, -size):
+        if abs(w * (1 - w) - on) < 1e-4:
+            told = f"the weights are wrong: the first is {w:.4g} instead of {p[0, 0]:.4g}"
+            return f"In the call '{FIRST}' {told}."
+    return ""
 
 
 EXERCISE = Exercise(

@@ -20,10 +20,7 @@ MODE = "forward leaves the mode of the layer as it is"
 WITH_MASK = "training, with a mask: the weights make the output, and are the right ones"
 WITHOUT = "training, without a mask: the weights make the output, and are the right ones"
 DRAWS = "training, many calls: each weight is dropped on its own, with probability p"
-OTHERS = (
-    "The returned weights are not those that made the output: they come from another draw, or from "
-    "before dropout, or dropout acts behind them."
-)
+OTHERS = "Returned weights did not make the output: is there a second draw, or dropout behind them?"
 
 
 class Right(nn.Module):
