@@ -2,21 +2,14 @@
 
 import pytest
 import torch
-from support.tiny import tiny
+from support.tiny import attention_cases, tiny
 
 from attncourse.grading import load
 from attncourse.grading.dataflow import Dataflow
 from attncourse.grading.exercise import Calls, Counts, Number
-from attncourse.grading.inputs import sized_cases
 from attncourse.grading.observe import Case
 
 pytestmark = pytest.mark.quick
-
-CALLS = [
-    ("3 queries, 4 keys", (2, 3, 5, 4, 6, 7), 1),
-    ("large scores", (1, 2, 4, 5, 3, 6), 300),
-    ("1 key", (2, 2, 3, 1, 4, 5), 1),
-]
 
 
 def attention(query, key, value):
@@ -106,17 +99,16 @@ SWAPPED, ALONE = "stand in another order.", "only this one does not"
     ],
 )  # fmt: skip
 def test_a_sentence_is_true_of_what_hears_it(answer, said, never):
-    judge = Calls(attention, lambda seed: sized_cases(seed, "b h n m d e", "b h n d, b h m d, b h m e", CALLS))  # fmt: skip
-    torch.manual_seed(0)
-    found = " ".join(tiny(judge).grade(answer).findings)
+    found = " ".join(tiny(Calls(attention, attention_cases)).grade(answer).findings)
     assert said in found
     assert not [words for words in never if words in found], found
 
 
-TABLES = Calls(
-    lambda x: x, lambda seed: [Case(f"{n} tokens", (torch.randn(2, 3, n, 5),)) for n in (4, 6, 7)]
-)
-ALONE_DIGITS = "Numbers end at 0.5: those that should be larger are 0.5."
+def tables(seed):
+    return [Case(f"{n} tokens", (torch.randn(2, 3, n, 5),)) for n in (4, 6, 7)]
+
+
+TABLES = Calls(lambda x: x, tables)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +122,7 @@ ALONE_DIGITS = "Numbers end at 0.5: those that should be larger are 0.5."
         (lambda x: x[:1], "Only the result of sample 0 is returned; return those of all samples."),
         (lambda x: x.exp(), "This is the exponential of the right result."),
         (lambda x: x.softmax(-1), "The results went through a softmax over the features."),
-        (lambda x: x.clamp(max=0.5), ALONE_DIGITS),
+        (lambda x: x.clamp(max=0.5), "Numbers end at 0.5: those that should be larger are 0.5."),
         (lambda x: x + torch.eye(x.size(-2), 5), "all that is wrong stands where the number of the feature is equal to that of the token"),
         (lambda x: torch.cat([x[:, :2], 7 * x[:, 2:]], 1).pow(2).sqrt() * x.sign(), "all that is wrong stands at head 2; the rest is right."),
         (lambda x: x + (x.size(2) == 6) * x.sin().relu(), "only this one does not: 6 tokens."),
@@ -151,20 +143,16 @@ def normalized(x):
 
 
 def test_the_first_step_that_is_not_computed_is_named():
-    judge = Calls(
-        normalized, lambda seed: [Case("3 tokens", (torch.randn(3, 7),), gradients=False)]
-    )
+    case = Case("3 tokens", (torch.randn(3, 7),), gradients=False)
+    exercise = tiny(Calls(normalized, lambda seed: [case]), normalized)
 
     def loops(x):
         return torch.stack([(r - r.mean()) / ((r - r.mean()).square().sum() + 1).sqrt() for r in x])
 
-    said = tiny(judge, normalized).grade(loops).findings[0]
+    said = exercise.grade(loops).findings[0]
     assert said.startswith("The answer makes the centred numbers as it should. Not among")
     assert "are the variances, which come next" in said
-    assert (
-        "computes"
-        not in tiny(judge, normalized).grade(lambda x: 3.3 * x.sort().values.tan()).findings[0]
-    )
+    assert "computes" not in exercise.grade(lambda x: 3.3 * x.sort().values.tan()).findings[0]
 
 
 def test_a_map_is_looked_at_where_only_outputs_are_asked():
@@ -174,7 +162,7 @@ def test_a_map_is_looked_at_where_only_outputs_are_asked():
     def of(change):
         return lambda q, k, v: change(q @ k.mT / q.size(-1) ** 0.5) @ v
 
-    judge = Calls(output, lambda seed: sized_cases(seed, "b h n m d e", "b h n d, b h m d, b h m e", CALLS))  # fmt: skip
+    exercise = tiny(Calls(output, attention_cases))
     for change, says in (
         (lambda s: s.softmax(-1).tril(), "query 0 gives key 1 no weight; it should give it some"),
         (lambda s: (2 * s).softmax(-1), "those of scores 2 times as large as they should be"),
@@ -182,7 +170,7 @@ def test_a_map_is_looked_at_where_only_outputs_are_asked():
         (lambda s: s.softmax(-1).mean(1, keepdim=True).expand_as(s), "averaged over the heads"),
         (lambda s: (s.relu() + 0.1).softmax(-1) / 1.25 + 0.01, "sum to 0.84; they should sum to 1"),
     ):
-        assert says in tiny(judge).grade(of(change)).findings[0], says
+        assert says in exercise.grade(of(change)).findings[0], says
 
 
 def test_numbers_hear_their_factor_or_term():
@@ -194,10 +182,12 @@ def test_numbers_hear_their_factor_or_term():
 
 
 def test_pairs_of_a_mask_are_named():
-    judge = Calls(lambda n, m: torch.ones(n, m).tril().bool(), lambda seed: [Case("4 and 5", (4, 5))], gradients=False)  # fmt: skip
-    read = tiny(judge, axes=("n m",)).grade(lambda n, m: torch.ones(n, m).tril(1).bool())
-    assert "query 0 reads key 1, and should not." in read.findings[0]
-    less = tiny(judge, axes=("n m",)).grade(lambda n, m: torch.ones(n, m).tril(-1).bool())
+    def mask(last):
+        return lambda n, m: torch.ones(n, m).tril(last).bool()
+
+    judge = Calls(mask(0), lambda seed: [Case("4 and 5", (4, 5))], gradients=False)
+    more, less = (tiny(judge, axes=("n m",)).grade(mask(last)) for last in (1, -1))
+    assert "query 0 reads key 1, and should not." in more.findings[0]
     assert "query 0 does not read key 0, and should." in less.findings[0]
 
 

@@ -6,22 +6,20 @@ from torch import nn
 
 from attncourse.grading import load
 from attncourse.grading.check import shown
-from attncourse.grading.exercises.grouped_query.grouped_query_attention import RIGHT
-from attncourse.grading.exercises.latent.absorbed_attention import right as absorbed
 from attncourse.grading.explain.formula import formula
 
 pytestmark = pytest.mark.quick
 
 MEMORY = "something is too large that is made on the way"
+shared, absorbed = (load(x).right for x in ("grouped_query_attention", "absorbed_attention"))
 
 
 def attend(change):
     """Right but for memory; keys and values are changed, and shared where they were not."""
 
     def answer(query, key, value):
-        key, value = (
-            x.repeat_interleave(query.size(1) // x.size(1), 1) for x in change(key, value)
-        )
+        times = query.size(1) // key.size(1)
+        key, value = (x.repeat_interleave(times, 1) for x in change(key, value))
         return (query @ key.mT / query.size(-1) ** 0.5).softmax(-1) @ value
 
     return answer
@@ -62,7 +60,7 @@ def without_bias(layer, d):
         ("grouped_query_attention", "Output heads 0 to 5 mix the values of KV heads 1, 1, 1, 0, 0, 0;",
          attend(lambda k, v: (k, v.flip(1)))),
         ("grouped_query_attention", "ask the questions of query heads 5, 4, 3, 2, 1, 0",
-         lambda q, k, v: RIGHT(q.flip(1), k, v)),
+         lambda q, k, v: shared(q.flip(1), k, v)),
         ("share_the_keys", "The layer stores no q_proj.bias.",
          layer(lambda x, d: setattr(x.q_proj, "bias", None))),
         ("share_the_keys", "more than it should: norm.weight and norm.bias",
@@ -70,7 +68,7 @@ def without_bias(layer, d):
         ("share_the_keys", "k_proj and v_proj have embed_dim outputs; they should have embed_dim * "
          "num_kv_heads / num_heads.", layer(width=lambda d, h, g: d)),
         ("share_the_keys", "The results are right where out_proj.bias is 0", layer(without_bias)),
-        ("mean_pool", "row 0 of the result is x[5]; it should be 1/3 of x[0] + x[5] + x[10]",
+        ("mean_pool", "row 0 of the result is x[5]; it should be 1/3 times (x[0] + x[5] + x[10])",
          lambda x, h, g: x.unflatten(0, (g, h // g, -1))[:, h // g // 2].flatten(0, 1)),
         ("absorbed_attention", "count 1 times and the products of the rotary parts count 3 times",
          lambda q, r, *rest: absorbed(q, 3 * r, *rest)),

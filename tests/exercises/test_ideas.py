@@ -12,6 +12,7 @@ from attncourse.grading.observe import Case
 
 pytestmark = pytest.mark.quick
 
+
 def attention(query, key, value):
     """Causal attention, by torch."""
     eye = torch.eye(key.size(-2), dtype=key.dtype).expand(*key.shape[:2], -1, -1)

@@ -15,9 +15,15 @@ from attncourse.grading.observe import Case, NotAttempted
 pytestmark = pytest.mark.quick
 
 
+def doubling(gradients=True, **inputs):
+    """Asks for twice of each of these inputs."""
+    cases = [Case(label, (x,)) for label, x in inputs.items()]
+    return tiny(Calls(lambda x: 2 * x, lambda seed: cases, gradients))
+
+
 def test_judge_of_calls_sees_inputs_changed_and_gradients_lost():
     x = torch.tensor([1.0, 2.0, 3.0])
-    exercise = tiny(Calls(lambda x: 2 * x, lambda seed: [Case("three numbers", (x,))]))
+    exercise = doubling(numbers=x)
     assert exercise.grade(lambda x: x + x).status == "passed"
     assert exercise.grade(lambda x: x.double() * 2).status == "passed"
     assert "left unchanged: no, x changed" in exercise.grade(lambda x: x.mul_(2)).findings[-1]
@@ -43,17 +49,13 @@ def test_judge_of_calls_guards_its_inputs():
 
 
 def test_only_the_untouched_stub_is_not_attempted():
-    x = torch.ones(2)
-    cases = [Case("first", (x,)), Case("second", (3 * x,))]
-    exercise = tiny(Calls(lambda x: 2 * x, lambda seed: cases, gradients=False))
+    exercise = doubling(first=torch.ones(2), second=torch.full((2,), 3.0), gradients=False)
 
     def stub(x):
         raise NotImplementedError
 
     def half_done(x):
-        if x.sum() > 2:
-            raise NotImplementedError
-        return 2 * x
+        return stub(x) if x.sum() > 2 else 2 * x
 
     def says_something(x):
         raise NotImplementedError("cannot do this")
@@ -64,8 +66,7 @@ def test_only_the_untouched_stub_is_not_attempted():
 
 
 def test_findings_leave_out_what_follows_from_another_fault():
-    x = torch.ones(3)
-    exercise = tiny(Calls(lambda x: 2 * x, lambda seed: [Case("twice", (x,))]))
+    exercise = doubling(twice=torch.ones(3))
     _, outputs = exercise.grade(lambda x: 3 * x).findings
     assert outputs == "twice, output: 3 of 3 numbers differ; at [0] expected 2, got 3"
     *_, raised = exercise.grade(lambda x: x.no_such_method()).findings
@@ -76,8 +77,12 @@ def test_findings_leave_out_what_follows_from_another_fault():
 
 
 def test_an_expected_error_is_named_by_its_kind():
-    def refuse(x):
-        raise ValueError("no")
+    class OurError(ValueError):
+        def __str__(self):
+            raise RuntimeError("cannot say")
+
+    def refuse(x, kind=ValueError):
+        raise kind("no")
 
     exercise = tiny(Calls(refuse, lambda seed: [Case("odd", (torch.ones(1),))]))
     assert exercise.grade(lambda x: 2 * x).findings == (
@@ -86,6 +91,7 @@ def test_an_expected_error_is_named_by_its_kind():
     (finding,) = exercise.grade(lambda x: x.no_such_method()).findings
     assert finding.startswith("odd, output: expected a ValueError, got AttributeError: ")
     assert exercise.grade(refuse).status == "passed"
+    assert exercise.grade(lambda x: refuse(x, OurError)).status == "passed"
 
 
 def test_a_definition_that_is_not_written_is_told():
@@ -147,9 +153,8 @@ def test_numbers_may_be_written_in_many_ways():
 
 def test_counts_may_be_written_in_many_ways():
     def counts(right, floats=False):
-        return Counts(
-            lambda n: right, lambda seed: [Case("seven", (7,), gradients=False)], floats=floats
-        )
+        seven = [Case("seven", (7,), gradients=False)]
+        return Counts(lambda n: right, lambda seed: seven, floats=floats)
 
     assert passed(counts(3), WHOLE) == set(WHOLE)
     assert not passed(counts(3), FLOATS)
@@ -160,34 +165,18 @@ def test_counts_may_be_written_in_many_ways():
         assert not passed(counts(1, floats), NO_NUMBERS)
 
 
-def test_errors_of_a_right_kind_are_right():
-    class OurError(ValueError):
-        def __str__(self):
-            raise RuntimeError("cannot say")
-
-    def refuse(x):
-        raise ValueError("no")
-
-    def refuse_in_our_way(x):
-        raise OurError
-
-    exercise = tiny(Calls(refuse, lambda seed: [Case("odd", (torch.ones(1),))]))
-    assert exercise.grade(refuse_in_our_way).status == "passed"
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda: torch.set_grad_enabled(False),
-        lambda: torch.set_default_dtype(torch.float64),
-        lambda: torch.set_default_device("meta"),
-    ],
+SPOILT = (
+    (torch.set_grad_enabled, False),
+    (torch.set_default_dtype, torch.float64),
+    (torch.set_default_device, "meta"),
 )
-def test_a_verdict_depends_on_the_answer_only(spoil):
-    cases = [Case("twice", (torch.ones(3),))]
-    exercise = tiny(Calls(lambda x: 2 * x, lambda seed: cases))
+
+
+@pytest.mark.parametrize(("change", "to"), SPOILT)
+def test_a_verdict_depends_on_the_answer_only(change, to):
+    exercise = doubling(twice=torch.ones(3))
     try:
-        spoil()
+        change(to)
         assert exercise.grade(lambda x: x + x.detach()).status == "failed"
         assert exercise.grade(lambda x: torch.full((3,), 2.0) * x).status == "passed"
     finally:
@@ -206,7 +195,7 @@ def test_a_check_leaves_the_notebook_as_it_was():
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    tiny(Calls(lambda x: 2 * x, lambda seed: [Case("twice", (torch.ones(3),))])).grade(careless)
+    doubling(twice=torch.ones(3)).grade(careless)
     assert torch.rand(1) == expected
     assert torch.is_grad_enabled()
     assert torch.get_default_dtype() == torch.float32
@@ -232,17 +221,15 @@ def test_answers_that_defend_themselves_only_fail():
         def __eq__(self, other):
             raise RuntimeError
 
-    exercise = tiny(Calls(lambda x: 2 * x, lambda seed: [Case("twice", (torch.ones(3),))], False))
+    exercise = doubling(twice=torch.ones(3), gradients=False)
     for answer in (lambda x: Hostile(), lambda x: x.to_sparse(), lambda x: x.to("meta")):
         assert exercise.grade(answer).status == "failed"
     assert tiny(Number(lambda: 2.0)).grade(Hostile()).status == "failed"
 
 
 def test_an_answer_without_gradients_that_also_raises_only_fails():
-    cases = [Case("small", (torch.ones(2),)), Case("large", (torch.ones(3),))]
-    exercise = tiny(
-        Calls(lambda x: 2 * x, lambda seed: cases), ideas=[Mistake("no", lambda x: 3 * x)]
-    )
+    judge = doubling(small=torch.ones(2), large=torch.ones(3)).judge
+    exercise = tiny(judge, ideas=[Mistake("no", lambda x: 3 * x)])
     verdict = exercise.grade(lambda x: 2 * x.detach() if len(x) == 2 else x.no_such_method())
     assert verdict.status == "failed"
     assert verdict.diagnosis == ""

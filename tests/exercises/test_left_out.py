@@ -62,9 +62,7 @@ def test_the_notebook_runs_and_is_full_without_it(tmp_path: Path, monkeypatch):
 
 @pytest.mark.usefixtures("without_triton")
 def test_a_class_is_graded_without_it(monkeypatch):
-    monkeypatch.setattr(
-        judge, "spend", lambda: None
-    )  # the limits of a judge are not for this process
+    monkeypatch.setattr(judge, "spend", lambda: None)  # a judge's limits are not for this process
     settings, parent = Settings(secret=b"secret"), SimpleNamespace(send=lambda told: None)
     file = judge._File(0, File("anna.ipynb", "d", b""), settings, judge.Progress(), parent)
     session = SimpleNamespace(judge=lambda exercise, seed: not_found(exercise))

@@ -127,13 +127,13 @@ class SameNames(nn.Module):
 
 
 def test_an_attribute_or_a_local_name_is_no_import():
-    for answer in (
-        SameNames,
-        SameNames(),
-        lambda x: x.attention.steps,
-        lambda attention: attention(1),
-    ):
+    reads = lambda x: x.attention.steps, lambda attention: attention(1)  # noqa: E731
+    for answer in (SameNames, SameNames(), *reads):
         assert course_code(answer) == "", answer
+
+
+def rewritten(query, key, value):
+    return own(query, key, value)[0], (query @ key.mT / query.size(-1) ** 0.5).softmax(-1)
 
 
 def test_check_refuses_it(capsys):
@@ -142,8 +142,5 @@ def test_check_refuses_it(capsys):
     said = capsys.readouterr().out
     assert "scaled_dot_product_attention: failed, 0 of 3 points" in said
     assert "uses attncourse.steps.attention, which is the course's own code" in said
-    check(
-        "scaled_dot_product_attention",
-        lambda q, k, v: own(q, k, v)[:1] + ((q @ k.mT / q.size(-1) ** 0.5).softmax(-1),),
-    )
+    check("scaled_dot_product_attention", rewritten)
     assert "own code" not in capsys.readouterr().out

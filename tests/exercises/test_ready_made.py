@@ -49,15 +49,17 @@ class BatchFirst(nn.MultiheadAttention):
         return super().forward(x, x, x, attn_mask=hidden, average_attn_weights=False)
 
 
+def first_three(**how):
+    return lambda q, k, v, *rest, **named: SDPA(q, k, v, **how)
+
+
 READY = {
     "sdpa": SDPA,
-    "sdpa of the first three": lambda q, k, v, *rest, **named: SDPA(q, k, v),
+    "sdpa of the first three": first_three(),
     "sdpa with groups": partial(SDPA, enable_gqa=True),
-    "sdpa with groups of the first three": lambda q, k, v, *rest, **named: SDPA(
-        q, k, v, enable_gqa=True
-    ),
+    "sdpa with groups of the first three": first_three(enable_gqa=True),
     "causal sdpa": partial(SDPA, is_causal=True),
-    "causal sdpa of the first three": lambda q, k, v, *rest, **named: SDPA(q, k, v, is_causal=True),
+    "causal sdpa of the first three": first_three(is_causal=True),
     "sdpa and None": lambda q, k, v, *rest, **named: (SDPA(q, k, v), None),
     "the function behind the layer": projected,
     "the function behind the layer, heads apart": as_heads,

@@ -76,7 +76,7 @@ def judged(name: str, count: int, seed: int = 0) -> Judged:
             break
         told = {
             "style": mutant.source.style, "operator": mutant.operator, "before": mutant.before,
-            "after": mutant.after, "code": mutant.code(),
+            "after": mutant.after, "code": mutant.code,
         }  # fmt: skip
         if (answer := defined(mutant)) is None:
             continue

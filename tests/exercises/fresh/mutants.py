@@ -5,8 +5,8 @@ import hashlib
 import linecache
 from collections import defaultdict
 from collections.abc import Iterator
-from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fresh.operators import OPERATORS
@@ -22,7 +22,7 @@ class Mutant:
         operator: the name of the slip.
         place: of the changed node in `ast.walk` of the right answer.
         before, after: what stood there, and what stands there now.
-        new: the node that stands there now.
+        old, new: the node that stood there, and the one that stands there now.
     """
 
     source: Source
@@ -30,17 +30,18 @@ class Mutant:
     place: int
     before: str
     after: str
+    old: ast.AST
     new: ast.AST
 
+    @cached_property
     def code(self) -> str:
         """Its source, as a student would have written it."""
-        tree = deepcopy(self.source.node)
-        tree = _Replaced(list(ast.walk(tree))[self.place], self.new).visit(tree)
+        tree = _replaced(self.source.node, self.old, self.new)
         return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
     def answer(self) -> Any:
         """The function or class, defined as in a cell of a notebook: its lines can be quoted."""
-        code, names = self.code(), list(self.source.cells)
+        code, names = self.code, list(self.source.cells)
         file = f"/tmp/ipykernel_0/{hashlib.sha256(code.encode()).hexdigest()[:12]}.py"
         linecache.cache[file] = len(code), None, code.splitlines(keepends=True), file
         tree = ast.parse(code)
@@ -73,8 +74,8 @@ def drawn(exercise: Any, seed: int = 0) -> Iterator[Mutant]:
     ]
     seen = set()
     for *_, mutant in sorted(ordered, key=lambda row: row[:2]):
-        if (code := mutant.code()) not in seen:
-            seen.add(code)
+        if mutant.code not in seen:
+            seen.add(mutant.code)
             yield mutant
 
 
@@ -82,11 +83,11 @@ def mutants(source: Source) -> Iterator[Mutant]:
     """Every slip at every place of a right answer."""
     names = _parameters(source.node)
     for place, node in enumerate(ast.walk(source.node)):
-        for operator in OPERATORS:
-            for new in operator.changes(node, names.get(node, [])):
-                before, after = (_written(x) for x in (node, new))
-                if before != after:
-                    yield Mutant(source, operator.name, place, before, after, new)
+        changes = [(x.name, new) for x in OPERATORS for new in x.changes(node, names.get(node, []))]
+        before = _written(node) if changes else ""
+        for operator, new in changes:
+            if (after := _written(new)) != before:
+                yield Mutant(source, operator, place, before, after, node, new)
 
 
 def _written(node: ast.AST) -> str:
@@ -104,11 +105,12 @@ def _parameters(tree: ast.AST) -> dict[ast.AST, list[str]]:
     return found
 
 
-class _Replaced(ast.NodeTransformer):
-    """Puts a node in the place of another."""
-
-    def __init__(self, old: ast.AST, new: ast.AST):
-        self.old, self.new = old, new
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        return deepcopy(self.new) if node is self.old else self.generic_visit(node)
+def _replaced(node: Any, old: ast.AST, new: ast.AST) -> Any:
+    """The same tree with another node in one place."""
+    if node is old:
+        return new
+    if isinstance(node, list):
+        return [_replaced(x, old, new) for x in node]
+    if not isinstance(node, ast.AST):
+        return node
+    return type(node)(**{name: _replaced(x, old, new) for name, x in ast.iter_fields(node)})

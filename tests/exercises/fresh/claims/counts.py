@@ -21,23 +21,6 @@ def _off(evidence: Evidence) -> list[tuple[float, float]]:
     return [(x, y) for x, y in every_number(evidence) if abs(x - y) > 1e-6 * abs(x)]
 
 
-@claim(r"numbers? (?:is|are) right but for the sign")
-def _sign(found, evidence):
-    return all(x == -y for x, y in off) if (off := _off(evidence)) else None
-
-
-@claim(
-    r"numbers? (?:is|are) (?:only )?(-?[\d.e+-]+)(?:/(\d+))?(?: times)? as large as (?:it|they) should be"
-)
-def _factor(found, evidence):
-    factor = float(found[1]) / float(found[2] or 1)
-    return (
-        all(abs(y - factor * x) <= 1e-4 * abs(y) for x, y in off)
-        if (off := _off(evidence))
-        else None
-    )
-
-
 @claim(r"numbers? (?:is|are) ([\d.e+-]+) too (large|small)")
 def _term(found, evidence):
     term = float(found[1]) * (1 if found[2] == "large" else -1)

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from fresh.claims import NUMBER, claim, near, number
-from fresh.evidence import Evidence, pairs, parts
+from fresh.evidence import Evidence, pairs
 
 LABEL = r"^(?P<label>.*), output: (?:result (?P<part>\d+) of \d+: )?"
 
@@ -48,15 +48,6 @@ def _raised(found, evidence):
         return False
     # Torch words the same error in another way where gradients are asked for.
     return (found["says"] or "")[:40] in str(call.seen) or None
-
-
-@claim(LABEL + r"expected a tensor of shape .*, got (None|(?P<n>\d+) results)")
-def _no_tensor(found, evidence):
-    call = evidence.labelled(found["label"])
-    if call is None or isinstance(call.seen, BaseException):
-        return None
-    seen = _part(found, evidence)[1] if found["part"] and _part(found, evidence) else call.seen
-    return seen is None if not found["n"] else len(parts(seen)) == int(found["n"])
 
 
 @claim(

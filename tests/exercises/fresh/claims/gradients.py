@@ -3,7 +3,7 @@
 import re
 
 from fresh.claims import claim
-from fresh.evidence import Evidence, alike
+from fresh.evidence import Evidence
 
 
 def _reach(evidence: Evidence, name: str) -> list[tuple[bool, bool]]:
@@ -18,13 +18,6 @@ def _no_gradient(found, evidence):
     names = re.split(r" and |, ", found[1])
     reach = [_reach(evidence, name) for name in names]
     return all(not any(seen for _, seen in x) for x in reach) if all(reach) else None
-
-
-@claim(r"the gradient of (\w+) (?:is not|has NaN)")
-def _other_gradient(found, evidence):
-    both = [evidence.gradients(call) for call in evidence.calls]
-    both = [(a[found[1]], b[found[1]]) for a, b in both if a.get(found[1]) is not None]
-    return any(b is None or not alike(a, b) for a, b in both) if both else None
 
 
 @claim(r"(?:an input is|inputs are) changed in place: ([\w ]+)\.")

@@ -69,34 +69,10 @@ def _reduced(found, evidence):
     return along(evidence, holds)
 
 
-@claim(NAME + r"Only the result of (the last )?[\w ]+? (?:\d+ )?is returned")
-def _only_one(found, evidence):
-    place = -1 if found[1] else 0
-    return along(evidence, lambda a, b, d: alike(a.select(d, place).flatten(), b.flatten()))
-
-
 @claim(NAME + r"The result of (the last )?[\w ]+? (?:\d+ )?is missing")
 def _missing(found, evidence):
     left = slice(None, -1) if found[1] else slice(1, None)
     return along(evidence, lambda a, b, d: alike(a.movedim(d, 0)[left], b.movedim(d, 0)))
-
-
-@claim(NAME + r"The results are divided by their sum over the ")
-def _shared(found, evidence):
-    return along(evidence, lambda a, b, d: alike(b * a.sum(d, keepdim=True), a))
-
-
-@claim(NAME + r"The results are added up along the ")
-def _running(found, evidence):
-    return along(
-        evidence,
-        lambda a, b, d: a.shape == b.shape and alike(a.narrow(d, 1, a.size(d) - 1), b.diff(dim=d)),
-    )
-
-
-@claim(NAME + r"The results went through a softmax over the ")
-def _softmax(found, evidence):
-    return along(evidence, lambda a, b, d: alike(a.softmax(d), b))
 
 
 INVERSE = {  # of the change that is claimed: of what came back it gives the right result

@@ -61,17 +61,6 @@ def _joined(found, evidence):
     return _tensors(evidence, lambda a, b: a.dim() != b.dim() and alike(_flat(a), _flat(b)))
 
 
-@claim(r"right to about (two|three) digits only")
-def _digits(found, evidence):
-    def close(a, b):
-        a, b = _flat(a), _flat(b)
-        return a.shape == b.shape and (a - b).abs().max() <= 0.05 * a.abs().max()
-
-    both = [(a, b) for a, b in wrong_pairs(evidence) if isinstance(a, Tensor)]
-    good = [close(a.double(), b.double()) for a, b in both if isinstance(b, Tensor)]
-    return 2 * sum(good) >= len(good) > 0
-
-
 @claim(r"stand in another order\.$")
 def _results_moved(found, evidence):
     if "axes" in found.string:
@@ -91,11 +80,6 @@ def _type(found, evidence):
 @claim(r"^In \d+ of \d+ calls there are NaN or infinite numbers: ")
 def _nan(found, evidence):
     return _tensors(evidence, lambda a, b: bool(a.isfinite().all()) and not b.isfinite().all())
-
-
-@claim(r"All other calls give what they should; only (?:this one does|these \d do) not: (.*)\.$")
-def _alone(found, evidence):
-    return "; ".join(call.label for call in evidence.wrong) == found[1]
 
 
 @claim(r"Of (\d+) (?:pairs|places) (\d+) (?:differ|are wrong)")
