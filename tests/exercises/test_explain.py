@@ -188,7 +188,7 @@ def test_pairs_of_a_mask_are_named():
     judge = Calls(mask(0), lambda seed: [Case("4 and 5", (4, 5))], gradients=False)
     more, less = (tiny(judge, axes=("n m",)).grade(mask(last)) for last in (1, -1))
     assert "query 0 reads key 1, and should not." in more.findings[0]
-    assert "query 0 does not read key 0, and should." in less.findings[0]
+    assert "query 0 does not read key 0, but should." in less.findings[0]
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,19 @@ def _first_wrong(asked: Asked, right: Tensor, seen: Tensor, number: int) -> str:
         wrong.nonzero()[0].tolist() if right.dim() > 1 else (None, *wrong.nonzero()[0].tolist())
     )
     letters = axis_names(asked, right, number)
-    told = seen.flatten()[wrong.flatten()][0]
-    count = f"Of {wrong.numel()} places {int(wrong.sum())} are wrong, for example"
-    if right.dim() < 2 or letters[-2:] != ["n", "m"]:
+    told = bool(seen.flatten()[wrong.flatten()][0])
+    pairs = right.dim() > 1 and letters[-2:] == ["n", "m"]
+    count = f"Of {wrong.numel()} places {int(wrong.sum())} are wrong"
+    if (seen | right).equal(seen if told else right):  # all of them in the same way
+        word = ("hidden", "visible")[told] if pairs else told
+        count += f", all of them {word} and should not be"
+    if not pairs:
         there = ", ".join(map(at, letters, wrong.nonzero()[0].tolist()))
-        return f"{count} {there}: it is {bool(told)}, and should be {not told}."
+        return f"{count}. For example {there}: it is {told}, and should be {not told}."
     there = "".join(f"{at(x, k)}, " for x, k in zip(letters, where, strict=False))
-    reads = f"reads key {j}, and should not" if told else f"does not read key {j}, and should"
-    return f"{count} {there}query {i} {reads}."
+    which = "its own" if i == j else "a later one" if j > i else "an earlier one"
+    which = f"{j}, {which}" if right.size(-2) == right.size(-1) else f"{j}"
+    reads = (
+        f"reads key {which}, and should not" if told else f"does not read key {which}, but should"
+    )
+    return f"{count}. For example {there}query {i} {reads}."

@@ -78,11 +78,22 @@ def turned_step(asked: Asked) -> str:
         if difference(right, seen):
             read = partial(_read, keys[:, :, : past + t + 1], values[:, :, : past + t + 1])
             at = _position(token, read if what == "query" else lambda x: x, seen)
-            if at is None:
-                return ""
             told = f"new {what} {t} is turned by position {at}; its own is {past + t}"
+            if at is None and what == "query":
+                return ""
+            told = told if at is not None else _first_pair(token, seen, t, past + t)
             return f"In the call '{call.label}' {told}."
     return ""
+
+
+def _first_pair(token: Tensor, seen: Tensor, number: int, place: int) -> str:
+    """How the first pair of a key is turned that is turned in another way than it should be."""
+    before, after = (torch.complex(*x[0, 0].double().chunk(2, -1)).tolist() for x in (token, seen))
+    speeds = [1e4 ** (-c / len(before)) for c in range(len(before))]
+    for c, (one, other, speed) in enumerate(zip(before, after, speeds, strict=True)):
+        if abs(other / one - cmath.exp(1j * place * speed)) > NEAR:
+            return f"pair {c} of new key {number} {_how(other / one, speed, place)}"
+    return f"new key {number} is wrong in some samples or heads, and right in others"
 
 
 def _read(keys: Tensor, values: Tensor, query: Tensor) -> Tensor:
