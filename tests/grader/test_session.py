@@ -2,7 +2,6 @@
 
 import hashlib
 from contextlib import contextmanager
-from functools import cache
 
 import nbformat
 import pytest
@@ -19,7 +18,6 @@ def causal_mask(n, m):
     return torch.arange(m) <= torch.arange(n)[:, None]
 """
 CHECK = 'from attncourse.grading import check\ncheck("causal_mask", causal_mask)'
-ENDS, HANGS = "import os; os._exit(1)", "while True: pass"
 GROUPED = """import torch
 
 def grouped_query_attention(query, key, value):
@@ -27,10 +25,21 @@ def grouped_query_attention(query, key, value):
     weights = torch.softmax(groups @ key.mT / query.size(-1) ** 0.5, dim=-1)
     return (weights @ value).unflatten(2, (-1, query.size(2))).flatten(1, 2)
 """
-HOARD = "import torch\nhoard = torch.ones(2**26)"
+CHECK_GROUPED = CHECK.replace("causal_mask", "grouped_query_attention")
+ENDS, HANGS = "import os; os._exit(1)", "while True: pass"
+TORCH, HOARD = "import torch", "import torch\nhoard = torch.ones(2**26)"
+CHANGES = "torch.set_default_dtype(torch.float64)\ntorch.set_grad_enabled(False)"
+ASKS = "assert torch.get_default_dtype() == torch.float32\nassert torch.is_grad_enabled()"
+NOTEBOOKS = {  # of one student, in this order: every sandbox takes a second to start
+    "raises": ("1 / 0", "x = (", MASK, "raise SystemExit", "'x' * 10**5 + 1", CHECK),
+    "changes torch": (TORCH, CHANGES, MASK, CHECK),
+    "asks": (TORCH, ASKS, CHECK),
+    "hoards": (HOARD, MASK, CHECK),
+    "comes after a hoard": (GROUPED, CHECK_GROUPED),
+    "hoards itself": (HOARD, GROUPED, CHECK_GROUPED),
+}
 
 
-@cache
 def graded(*notebooks, seconds=60):
     files = []
     for number, cells in enumerate(notebooks):
@@ -42,12 +51,17 @@ def graded(*notebooks, seconds=60):
     return result.files
 
 
+@pytest.fixture(scope="module")
+def files():
+    return dict(zip(NOTEBOOKS, graded(*NOTEBOOKS.values()), strict=True))
+
+
 def verdict(file, name="causal_mask"):
     return next(x for x in file.verdicts if x.name == name)
 
 
-def test_cells_that_raise_are_told_and_the_rest_counts():
-    (file,) = graded(("1 / 0", "x = (", MASK, "raise SystemExit", "'x' * 10**5 + 1", CHECK))
+def test_cells_that_raise_are_told_and_the_rest_counts(files):
+    file = files["raises"]
     assert verdict(file).status == "passed"
     assert file.problems[0] == "Cell 1 raised ZeroDivisionError: division by zero."
     assert [x.split()[3].strip(":.") for x in file.problems] == [
@@ -68,22 +82,16 @@ def test_who_ends_the_worker_again_and_again_is_given_up(monkeypatch):
     assert "too often" in verdict(file).findings[0]
 
 
-def test_a_notebook_knows_nothing_of_the_one_before_it():
-    before = "import torch\ntorch.set_default_dtype(torch.float64)\ntorch.set_grad_enabled(False)"
-    asks = "import torch\nassert torch.get_default_dtype() == torch.float32\nassert torch.is_grad_enabled()"
-    first, second = graded((before, MASK, CHECK), (asks, CHECK))
-    assert verdict(first).status == "passed"
-    assert verdict(second).status == "not found"
-    assert [x[:24] for x in second.problems] == ["Cell 2 raised NameError:"]
+def test_a_notebook_knows_nothing_of_the_one_before_it(files):
+    assert verdict(files["changes torch"]).status == "passed"
+    assert verdict(files["asks"]).status == "not found"
+    assert [x[:24] for x in files["asks"].problems] == ["Cell 3 raised NameError:"]
 
 
-@pytest.mark.parametrize("hoards_itself", [False, True])
-def test_memory_counts_where_it_was_taken(hoards_itself):
-    check = CHECK.replace("causal_mask", "grouped_query_attention")
-    own = (HOARD,) * hoards_itself
-    *_, last = graded((HOARD, MASK, CHECK), (*own, GROUPED, check))
-    found = verdict(last, "grouped_query_attention")
-    assert found.status == ("failed" if hoards_itself else "passed"), found
+def test_memory_counts_where_it_was_taken(files):
+    for name, status in {"comes after a hoard": "passed", "hoards itself": "failed"}.items():
+        found = verdict(files[name], "grouped_query_attention")
+        assert found.status == status, found
 
 
 @pytest.mark.quick
