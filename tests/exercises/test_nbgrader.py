@@ -1,4 +1,4 @@
-"""The real nbgrader takes our masters: release version, full, wrong and untouched submissions."""
+"""The real nbgrader takes our masters: release version, full, wrong and untouched answers."""
 
 import os
 import subprocess
@@ -39,14 +39,18 @@ def nbgrader():
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory, nbgrader) -> Path:
-    """A course folder in which nbgrader released the notebook and graded three students."""
+    """A course folder in which nbgrader released the notebook and graded two students."""
     course = tmp_path_factory.mktemp("course")
     (course / "nbgrader_config.py").write_text(CONFIG, encoding="utf-8")
     master = cut(ROOT / "exercises" / "solutions" / f"{NAME}.ipynb")
     untouched = cut(ROOT / "exercises" / f"{NAME}.ipynb")
-    wrong = deepcopy(master)
-    next(c for c in wrong.cells if mark(c).get("grade_id") == f"{KEPT[0]}_answer").source = WRONG
-    handed_in = {"sam": master, "kim": wrong, "lee": untouched}
+    other = deepcopy(master)
+    for cell, stub in zip(other.cells, untouched.cells, strict=True):
+        name = mark(cell).get("grade_id")
+        cell.source = {f"{KEPT[0]}_answer": WRONG, f"{KEPT[2]}_answer": stub.source}.get(
+            name, cell.source
+        )
+    handed_in = {"sam": master, "kim": other}
     write(master, course / "source" / "masks" / f"{NAME}.ipynb")
     nbgrader(course, "generate_assignment", "masks", "--create")
     release = read(course / "release" / "masks" / f"{NAME}.ipynb")
@@ -82,12 +86,8 @@ def test_full_points_for_the_solution(course):
     assert scores(course, "sam") == POINTS
 
 
-def test_a_wrong_answer_earns_nothing_and_costs_nothing_else(course):
-    assert scores(course, "kim") == POINTS | {KEPT[0]: 0}
-
-
-def test_an_untouched_notebook_earns_nothing(course):
-    assert scores(course, "lee") == dict.fromkeys(KEPT, 0)
+def test_wrong_and_untouched_answers_earn_nothing_and_cost_nothing_else(course):
+    assert scores(course, "kim") == {KEPT[0]: 0, KEPT[1]: POINTS[KEPT[1]], KEPT[2]: 0}
 
 
 def test_export_sums_the_points(course, nbgrader):
@@ -95,7 +95,7 @@ def test_export_sums_the_points(course, nbgrader):
     header, *rows = (course / "grades.csv").read_text(encoding="utf-8").splitlines()
     table = [dict(zip(header.split(","), row.split(","), strict=True)) for row in rows]
     sums = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in table}
-    assert sums == {"sam": (4, 4), "kim": (3, 4), "lee": (0, 4)}
+    assert sums == {"sam": (4, 4), "kim": (POINTS[KEPT[1]], 4)}
 
 
 @each(MASTERS)

@@ -8,15 +8,7 @@ from itertools import chain
 
 import pytest
 from grader.attacks import EVERYWHERE, FAMILIES, Attack
-from support.grader.hostile import (
-    Service,
-    Yard,
-    all_of,
-    descendants,
-    ended,
-    peak_memory,
-    processes,
-)
+from support.grader.hostile import Service, Yard, all_of, descendants, ended, peak_memory, processes
 from support.grader.sandbox import ORDINARY, lent, run_as, walls_stand
 
 IS_ROOT = os.geteuid() == 0
@@ -28,6 +20,8 @@ SETTINGS = {
     "ordinary user, cgroup": (True, True),
 }
 FULL = "root" if IS_ROOT else "ordinary user"  # what answers compute is the same everywhere
+# Behind these an honest student is graded. Behind others comes the next family, which must reach the judge, too.
+PROVEN = (*EVERYWHERE, FAMILIES[-1])
 CASES = [(x, family) for x in SETTINGS for family in (FAMILIES if x == FULL else EVERYWHERE)]
 
 
@@ -60,9 +54,10 @@ def students(family: str, cgroup: bool) -> list[list[Attack]]:
 def test_an_attack_gains_nothing_and_harms_nobody(service, family):
     before = service.limits()
     found = list(chain.from_iterable(map(service.harm, students(family, service.has_cgroup))))
-    after = service.honest()
     assert not found, "\n".join(found)
-    assert after.files[0].verdicts[0].status == "passed", after
+    if family in PROVEN:
+        after = service.honest()
+        assert after.files[0].verdicts[0].status == "passed", after
     assert service.limits() == before
     assert not service.yard.traces()
     assert service.yard.contents() == service.yard.put

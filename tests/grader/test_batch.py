@@ -18,8 +18,8 @@ from support.grader.submission import ANSWER, CHECK, SETUP, SOLVED, write
 
 COMMAND = sys.executable, "-m", "attngrade"
 WRONG = "def causal_mask(n, m):\n    return torch.ones(n, m, dtype=torch.bool)"
-SLOW = "import time\ntime.sleep(6)"
-EARN_ONE = {"emil", "finn", "zz_slow"}
+SLOW, DEADLY = "import time\ntime.sleep(6)", "import os\nos._exit(0)"
+EARN_ONE = {"emil", "zz_slow"}
 GRADED = {"anna", "ben", "carl", *EARN_ONE}
 UNREADABLE = {"hugo", "iris", "k\udce9v"}
 
@@ -33,8 +33,7 @@ def submissions(tmp_path_factory) -> Path:
     shutil.copy(SOLVED, folder / "carl" / "again.ipynb")
     write(folder / "carl" / "more.ipynb", SETUP, WRONG, CHECK)
     write(folder / "ben.ipynb", SETUP, WRONG, CHECK)
-    write(folder / "emil.ipynb", "1 +", SETUP, ANSWER, ANSWER, CHECK, CHECK)
-    write(folder / "finn.ipynb", SETUP, "import os\nos._exit(0)", ANSWER, CHECK)
+    write(folder / "emil.ipynb", "1 +", SETUP, DEADLY, ANSWER, ANSWER, CHECK, CHECK)
     write(folder / "zz_slow.ipynb", SETUP, SLOW, ANSWER, CHECK)
     (folder / "hugo.ipynb").write_bytes(b"%PDF-1.7 \x00\xff")
     (folder / "iris.ipynb").symlink_to("/etc/passwd")
@@ -101,7 +100,8 @@ def test_everybody_has_the_points_that_were_earned_and_is_told_what_was_wrong(ro
     assert [rows[name]["total"] for name in ("ben", "hugo", "iris")] == ["0"] * 3
     assert "The same work was handed in by carl." in rows["anna"]["notes"]
     assert "The same work was handed in by anna." in rows["carl"]["notes"]
-    assert "Cell 2 ended the worker." in rows["finn"]["notes"]
+    assert "Cell 1 raised SyntaxError" in rows["emil"]["notes"]
+    assert "Cell 3 ended the worker." in rows["emil"]["notes"]
     assert "is a link" in rows["iris"]["notes"]
     assert rows["hugo"]["notes"]
     assert not rows["ben"]["notes"]
