@@ -29,7 +29,7 @@ def facts_of(
     own = [(p, p.data) for p in model.parameters()]
     given = inputs.to(own[0][0].device if own else inputs.device, copy=True)
     try:
-        judged = run(judge, model.eval(), given)
+        judged = run(lambda: tuple(judge(model.eval(), given)))
     finally:
         for module, mode in modes:
             module.training = mode
@@ -84,16 +84,12 @@ def skill(
         by: the share by which almost the same ones differ.
     """
     own, drawn = [p.data for p in model.parameters()], drawn_like(model, generator)
-    for factor in (0, 1, -1):
+    for how, factor in ("set to 0", 0), ("drawn at random", 1), ("drawn at random", -1):
         if knows(with_parameters(model, [factor * p for p in drawn], inputs)):
-            return (
-                f"with all parameters {'drawn at random' if factor else 'set to 0'} it still does"
-            )
+            return f"with all parameters {how} it still does"
     nudged = [p * (1 + by * x) for p, x in zip(own, drawn, strict=True)]
-    for words, numbers in (
-        (f"all parameters changed by {by:g} of themselves", nudged),
-        ("the same", own),
-    ):
+    changed = f"all parameters changed by {by:g} of themselves"
+    for words, numbers in (changed, nudged), ("the same", own):
         if moved(with_parameters(model, numbers, inputs)):
             return f"with {words} it says something else"
     return True
@@ -103,8 +99,8 @@ def up_to_wrong(facts: Callable[..., Iterator]) -> Callable[..., Iterator]:
     """The same facts up to the first that is wrong; those behind it need it."""
 
     @wraps(facts)
-    def few(*args: Any) -> Iterator:
-        for fact in facts(*args):
+    def few(*args: Any, **named: Any) -> Iterator:
+        for fact in facts(*args, **named):
             yield fact
             if (fact[1] if isinstance(fact, tuple) else fact) is not True:
                 return

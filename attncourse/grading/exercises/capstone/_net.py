@@ -1,4 +1,4 @@
-"""A small decoder in steps, so that other styles and mistakes differ from it in one step each."""
+"""A small decoder in steps, so that other styles differ from it in one step each; its inputs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,6 @@ from attncourse.grading.inputs import seeded
 
 VOCAB = 19
 IS_CLASS, IS_MODULE = "it is a class", "it builds a torch.nn.Module"
-LAYERS, GRADIENT = "each layer brings its own parameters", "every parameter gets a gradient"
 
 
 class Net(nn.Module):
@@ -86,9 +85,6 @@ class Net(nn.Module):
 class Decoder(Net):
     """The same without a cache: logits alone."""
 
-    def forward(self, tokens):
-        return super().forward(tokens)
-
     def answer(self, logits, kept, tokens, cache):
         return logits
 
@@ -100,11 +96,10 @@ def logits_of(result: Any) -> Tensor:
 
 def built(answer: Any) -> Iterator[tuple[str, Any]]:
     """The first two facts of every decoder."""
-    if isinstance(answer, nn.Module) or not callable(answer):
-        kind = "an instance" if callable(answer) else f"a value of type {type(answer).__name__}"
-        yield IS_CLASS, f"it is {kind}; pass the class itself"
-    made = answer(VOCAB, 12, 2, 1, 16)  # before any fact, so that a stub is told from an answer
-    yield IS_CLASS, isinstance(answer, type) or f"a {type(answer).__name__}; pass the class itself"
+    callable_class = callable(answer) and not isinstance(answer, nn.Module)
+    made = answer(VOCAB, 12, 2, 1, 16) if callable_class else None  # before any fact: is it a stub?
+    kind = type(answer).__name__
+    yield IS_CLASS, isinstance(answer, type) or f"it is a {kind}; pass the class itself"
     what = f"it builds a {type(made).__name__}; let the class inherit from it"
     yield IS_MODULE, isinstance(made, nn.Module) or what
 
@@ -113,11 +108,8 @@ def drawn_into(model: nn.Module, generator: torch.Generator) -> nn.Module:
     """Random numbers of a size with which every step has an effect; in evaluation mode."""
     for name, p in model.eval().named_parameters():
         x = torch.randn(p.shape, generator=generator)
-        if p.dim() > 1:
-            x *= 1.5 * p.shape[-1] ** -0.5
-        else:
-            x = 0.3 * x + name.endswith("weight")
-        p.data = x.to(p)
+        wide = 1.5 * p.shape[-1] ** -0.5 if p.dim() > 1 else 0.3
+        p.data = (wide * x + (p.dim() < 2 and name.endswith("weight"))).to(p)
     return model
 
 
@@ -131,18 +123,3 @@ def close(a: Tensor, b: Tensor) -> bool:
     """Equal but for rounding?"""
     same = a.shape == b.shape and bool(a.isfinite().all()) and bool(b.isfinite().all())
     return same and bool(((a - b).abs() < 2e-3 * b.std() + 1e-5).all())
-
-
-def in_training(model, tokens) -> bool:
-    """Is nothing but earlier tokens read in training? The same seed drops the same numbers."""
-    samples, later = tokens.clone(), tokens.clone()
-    samples[1:] = (samples[1:] + 5) % VOCAB
-    later[0, -1] = (later[0, -1] + 5) % VOCAB
-
-    def first(given):
-        with torch.random.fork_rng(devices=()):
-            torch.default_generator.manual_seed(0)
-            return model.train()(given.clone())[0, :-1]
-
-    before, again = first(tokens), first(tokens)
-    return all(close(first(x), before) for x in (samples, later)) or not close(again, before)

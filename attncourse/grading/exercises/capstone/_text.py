@@ -1,21 +1,19 @@
 """The text of the capstone, Python's own manual; a model of it by hand, and what its heads do."""
 
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pydoc_data.topics import topics
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-CHARACTERS, WINDOW = 128, 64
-EARLIER = (
-    "they are those of an earlier call; run the model first, then collect what its blocks have kept"
-)
-LESS = (
-    "the sums of some are below 1, as behind a mask that comes after the softmax; hide scores "
-    "before it, and return the weights that attention has used"
-)
-HELD_OUT = 10  # the last tenth
+from attncourse.grading.exercise import Facts, seeded
+from attncourse.grading.trained import facts_of
+
+CHARACTERS, WINDOW, MOST = 128, 64, 400_000
+EARLIER = "those of an earlier call; run the model first, then collect what its blocks have kept"
+USED = "return those that attention has used, behind mask and softmax"
 
 
 @cache
@@ -23,7 +21,7 @@ def manual() -> tuple[Tensor, Tensor]:
     """What is read in training, and what is held out, as characters from 0 to 127."""
     text = "\n".join(topics[name] for name in sorted(topics))
     tokens = torch.tensor(list(text.encode("ascii", "ignore")))
-    cut = len(tokens) - len(tokens) // HELD_OUT
+    cut = len(tokens) - len(tokens) // 10
     return tokens[:cut], tokens[cut:]
 
 
@@ -36,9 +34,9 @@ def pairs() -> Tensor:
     return (counts / counts.sum(1, keepdim=True)).log()
 
 
-def passages(generator: torch.Generator, count: int, held_out: bool = True) -> Tensor:
-    """Passages, (count, 65): inputs are all but the last character, targets all but the first."""
-    text = manual()[held_out]
+def passages(generator: torch.Generator, count: int) -> Tensor:
+    """What is held out, (count, 65): inputs but for the last character, targets from the second."""
+    text = manual()[1]
     starts = torch.randint(len(text) - WINDOW, (count, 1), generator=generator)
     return text[starts + torch.arange(WINDOW + 1)]
 
@@ -54,34 +52,43 @@ def of_pairs(tokens: Tensor, targets: Tensor) -> float:
     return loss(pairs()[tokens], targets)
 
 
+def judged(judge: Callable[..., Iterator], facts: tuple[str, ...], count: int) -> Facts:
+    """Judges a trained model on ``count`` passages: a small module, ``facts``, and nothing changed.
+
+    These facts are yielded by ``judge(model, characters, targets, generator)``, up to a wrong one.
+    """
+    small = "it is a torch.nn.Module", f"it learns at most {MOST:,} numbers"
+    names = *small, *facts, "characters left unchanged"
+
+    def of_model(model: Any, seed: int) -> dict[str, Any]:
+        given, generator = passages(seeded(seed), count), seeded(seed, "parameters")
+        asked = partial(judge, targets=given[:, 1:], generator=generator)
+        return facts_of(model, names, MOST, given[:, :-1].clone(), asked)
+
+    return Facts(of_model, names)
+
+
 class Table(nn.Module):
     """What follows two characters, counted; and what was written before is a little more likely.
 
     All that it knows sits in parameters, so that it stands for a trained model.
     """
 
-    KINDS = 40  # the most frequent characters; the others are one kind
+    KINDS = 24  # of the first character: so many remainders
 
     def __init__(self, recent: float = 1.0, known: float = 1.0):
         super().__init__()
-        text = manual()[0]
-        order = torch.bincount(text, minlength=CHARACTERS).argsort(descending=True)
-        kinds = torch.full((CHARACTERS,), self.KINDS - 1)
-        kinds[order[: self.KINDS - 1]] = torch.arange(self.KINDS - 1)
-        self.register_buffer("kinds", kinds)
-        k = kinds[text]
-        counts = torch.zeros(self.KINDS, self.KINDS, CHARACTERS)
-        places, ones = (k[:-2], k[1:-1], text[2:]), torch.ones(len(text) - 2)
+        text, counts = manual()[0], torch.zeros(self.KINDS, CHARACTERS, CHARACTERS)
+        places, ones = (text[:-2] % self.KINDS, text[1:-1], text[2:]), torch.ones(len(text) - 2)
         counts.index_put_(places, ones, accumulate=True)
-        table = (counts + 2 * counts.sum(0) / counts.sum((0, 2))[:, None] + 1e-3).log()
-        table = known * table.log_softmax(-1)
-        self.table, self.recent = nn.Parameter(table), nn.Parameter(torch.tensor([recent]))
+        logs = (counts + 2 * pairs().exp() + 1e-3).log()
+        self.table = nn.Parameter(known * logs.log_softmax(-1))
+        self.recent = nn.Parameter(torch.tensor([recent]))
 
     def forward(self, tokens):
-        k = self.kinds[tokens]
-        before = nn.functional.pad(k[:, :-1], (1, 0))
+        before = nn.functional.pad(tokens[:, :-1], (1, 0)) % self.KINDS
         seen = nn.functional.one_hot(tokens, CHARACTERS).to(self.recent).cumsum(1)
-        return self.table[before, k] + self.recent * seen / seen.sum(-1, keepdim=True)
+        return self.table[before, tokens] + self.recent * seen / seen.sum(-1, keepdim=True)
 
 
 class Reader(Table):
@@ -94,7 +101,7 @@ class Reader(Table):
     def forward(self, tokens):
         at = torch.arange(tokens.size(1))
         apart = at[:, None] - at
-        scores = (self.back[:, apart.clamp(0, 2)]).masked_fill(apart < 0, -torch.inf)
+        scores = self.back[:, apart.clamp(0, 2)].masked_fill(apart < 0, -torch.inf)
         weights = scores.softmax(-1).expand(len(tokens), -1, -1, -1)
         return super().forward(tokens), [weights], self.claim
 
@@ -117,7 +124,7 @@ def measured(maps: Tensor, tokens: Tensor) -> dict[str, Tensor]:
 
 
 def stacked(weights) -> Tensor:
-    """Weights of all layers in one tensor, without their gradients."""
+    """Weights of all layers in one tensor."""
     return torch.stack([x.detach().double() for x in weights])
 
 
@@ -127,24 +134,17 @@ def layers_of(weights: Any, tokens: Tensor) -> bool | str:
     shapes = {tuple(getattr(x, "shape", ())) for x in (weights if several else ())}
     if len(shapes) != 1:
         return "give a list with a tensor for each layer, all of one shape"
-    b, *axes = shapes.pop()
-    if len(axes) == 2:
-        return "there are 3 axes, as where heads are averaged; return the weights of each head"
-    if len(axes) != 3 or axes[1:] != [tokens.size(1)] * 2:
-        return f"their shape is {(b, *axes)}"
-    return b == len(tokens) or EARLIER
+    (shape,), (b, n) = shapes, tokens.shape
+    if len(shape) != 4 or shape[2:] != (n, n):
+        return f"their shape is {shape}; return those of each head, not their mean"
+    return shape[0] == b or EARLIER
 
 
 def rows_of(maps: Tensor) -> bool | str:
     """True where the rows are weights of a causal attention."""
-    rows, columns = (abs(maps.sum(k) - 1).max() < 1e-3 for k in (-1, -2))
-    if not rows and columns:
+    sums, columns = maps.sum(-1), maps.sum(-2)
+    if (abs(sums - 1) < 1e-3).all():
+        return bool(maps.triu(1).max() < 1e-6) or f"later characters have some; {USED}"
+    if (abs(columns - 1) < 1e-3).all():
         return "columns do; a row is a position that reads, a column one that is read"
-    if not maps.isfinite().all() or not rows and (maps.min() < 0 or maps.max() > 1 + 1e-3):
-        return "some are no shares from 0 to 1; return the weights, behind the softmax"
-    if not rows:
-        return LESS if maps.sum(-1).max() < 1 + 1e-3 else "the sums are others"
-    hidden = maps.triu(1).max() < 1e-6
-    return (
-        bool(hidden) or "these are weights without the mask; return those that attention has used"
-    )
+    return f"the sums go from {sums.min():.3g} to {sums.max():.3g}; {USED}"

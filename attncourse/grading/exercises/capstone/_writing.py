@@ -9,15 +9,14 @@ from torch import Tensor, nn
 
 from attncourse.grading.allocations import made_by
 from attncourse.grading.answer import RemoteLayer
-from attncourse.grading.exercises.capstone._looks import influence
+from attncourse.grading.exercises.capstone._looks import influence, listed, shape_of
 from attncourse.grading.exercises.capstone._net import VOCAB, close, drawn_into, random_tokens
 
+SHARED = "no; is it one block, is the list no nn.ModuleList, or are num_heads and layers exchanged?"
+PLACES = "Does it read itself, at place m behind m others? Are keys kept as keys, and turned once?"
+OWN = "With one layer all is right: does each layer find its own keys and values in the cache?"
+MIXED = "no; the model keeps something of a text itself; use the cache that is handed over"
 RUN_AGAIN = "the prompt is run again for each token; keep what attention reads of it in every layer"
-EXCHANGED = "no, but more heads do: are num_heads and layers exchanged in some call?"
-ONE_BLOCK = (
-    "no; one block is used again and again, or they stand in a plain list, where parameters() does "
-    "not find them: build a block for each, in a torch.nn.ModuleList"
-)
 WAYS = {  # to cut n tokens into pieces
     "one by one": lambda n: [1] * n,
     "a prompt, then one by one": lambda n: [n // 2, *[1] * (n - n // 2)],
@@ -28,16 +27,11 @@ WAYS = {  # to cut n tokens into pieces
 
 def layers_add(answer: Callable[..., nn.Module], alike: bool = False) -> bool | str:
     """True where each layer brings parameters, and (if ``alike``) as many as every other."""
-
-    def size(heads: int, layers: int) -> int:
-        return sum(p.numel() for p in answer(VOCAB, 24, heads, layers, 16).parameters())
-
-    one, two, three = (size(2, layers) for layers in (1, 2, 3))
-    if one == two == three:
-        return EXCHANGED if size(4, 2) > two else ONE_BLOCK
+    models = [answer(VOCAB, 24, 2, layers, 16) for layers in (1, 2, 3)]
+    one, two, three = (sum(p.numel() for p in model.parameters()) for model in models)
     if alike and three - two != two - one:
         return f"one adds {two - one}, another {three - two}"
-    return one < two < three
+    return one < two < three or SHARED
 
 
 def handed_on(cache: Any) -> Any:
@@ -49,8 +43,7 @@ def handed_on(cache: Any) -> Any:
     if isinstance(cache, Tensor):
         return cache.detach().clone()
     if isinstance(cache, tuple | list):
-        parts = [handed_on(x) for x in cache]
-        return parts if isinstance(cache, list) else tuple(parts)
+        return (list if isinstance(cache, list) else tuple)(map(handed_on, cache))
     if isinstance(cache, dict):
         return {str(k): handed_on(x) for k, x in cache.items()}
     if cache is None or isinstance(cache, bool | int | float | str):
@@ -60,20 +53,10 @@ def handed_on(cache: Any) -> Any:
 
 def numbers_in(cache: Any) -> int:
     """How many numbers the tensors of a cache have."""
-    if isinstance(cache, dict):
-        cache = list(cache.values())
-    if isinstance(cache, tuple | list):
-        return sum(map(numbers_in, cache))
-    return cache.numel() if isinstance(cache, Tensor) else 0
-
-
-def carried(cache: Any) -> bool | str:
-    """True for what can be handed on."""
-    try:
-        handed_on(cache)
-    except TypeError as error:
-        return str(error)
-    return numbers_in(cache) > 0 or "it holds no tensor; hand on what attention reads"
+    if isinstance(cache, Tensor):
+        return cache.numel()
+    parts = cache.values() if isinstance(cache, dict) else cache
+    return sum(map(numbers_in, parts)) if isinstance(cache, dict | tuple | list) else 0
 
 
 def written(model: nn.Module, tokens: Tensor, sizes: list[int]) -> tuple[Tensor, Any]:
@@ -86,45 +69,37 @@ def written(model: nn.Module, tokens: Tensor, sizes: list[int]) -> tuple[Tensor,
     return torch.cat(logits, 1), cache
 
 
-def in_pieces(model: nn.Module, tokens: Tensor) -> bool | str:
-    """True where every way to cut the text gives the logits of the whole."""
-    whole, n = model(tokens.clone())[0], tokens.size(1)
-    ways = {way: written(model, tokens, sizes(n))[0] for way, sizes in WAYS.items()}
-    wrong = [way for way, found in ways.items() if not close(found, whole)]
-    return not wrong or f"not {', nor '.join(wrong)}"
+def in_pieces(model: nn.Module, tokens: Tensor, layers: int) -> bool | str:
+    """True where every way to cut the text gives what the whole gives; else what is other.
+
+    Who reads whom is asked of every model of one layer, of others where their logits are wrong.
+    """
+    n, whole, text = tokens.size(1), influence(model, tokens[:1]), model(tokens.clone())[0]
+    for way, cut in WAYS.items():
+        found = written(model, tokens, cut(n))[0]
+        if (shape := shape_of(found, tokens)) is not True:
+            return f"{way}, {shape}"
+        right = close(found, text)
+        if right and layers > 1:
+            continue
+        moves = influence(lambda x, cut=cut: written(model, x, cut(n))[0], tokens[:1])
+        other = (whole > 1e-5) & (moves < 1e-6) | (whole < 1e-6) & (moves > 1e-4)
+        if other.any():
+            i = int(other.any(0).nonzero()[0])
+            here, there = (listed(x[:, i] > 1e-6) for x in (moves, whole))
+            return f"{way}, token {i} depends on tokens {here}; in the whole text on tokens {there}"
+        if not right:
+            advice = PLACES if layers == 1 else OWN
+            return f"{way}, tokens depend on the right ones, but get other logits. {advice}"
+    return True
 
 
-def one_layer(model: nn.Module, tokens: Tensor) -> bool | str:
-    """True where pieces are right; else whether the order is lost where all come one by one."""
-    if in_pieces(model, tokens) is True:
-        return True
-    swapped, each = tokens[:, [*range(tokens.size(1) - 3), -2, -3, -1]], [1] * tokens.size(1)
-    last, other = (written(model, x, each)[0][:, -1] for x in (tokens, swapped))
-    whole, changed = (model(x.clone())[0][:, -1] for x in (tokens, swapped))
-    lost = close(last, other) and not close(whole, changed)
-    return lost and "no, and one by one the order of earlier tokens is lost"
-
-
-def behind(model: nn.Module, tokens: Tensor) -> bool | str:
-    """True where the last of three pieces reads what it reads in the whole, and nothing later."""
-    n = tokens.size(1)
-    one, two = 5 * n // 12, 9 * n // 12
-    whole = influence(model, tokens)[:, two:]
-    moves = influence(lambda x: written(model, x, [one, two - one, n - two])[0], tokens)[:, two:]
-    unread = ((whole > 1e-6) & (moves < 1e-6)).any(1)
-    pieces = ("first", unread[:one]), ("second", unread[one:two]), ("third", unread[two:])
-    less = [f"{'nothing' if x.all() else 'not all'} of the {name}" for name, x in pieces if x.any()]
-    if less:
-        return f"it reads {' and '.join(less)}"
-    return not (moves[two:] > 1e-4).tril(-1).any() or "it reads later tokens of its own"
-
-
-def in_turns(model: nn.Module, tokens: Tensor) -> bool:
-    """Are two texts right whose pieces come in turns?"""
+def in_turns(model: nn.Module, tokens: Tensor) -> bool | str:
+    """True where two texts are right whose pieces come in turns."""
     half = tokens.size(1) // 2
     caches = [handed_on(model(tokens[k : k + 1, :half].clone())[1]) for k in (0, 1)]
     rest = [model(tokens[k : k + 1, half:].clone(), caches[k])[0] for k in (0, 1)]
-    return close(torch.cat(rest), model(tokens[:2].clone())[0][:, half:])
+    return close(torch.cat(rest), model(tokens[:2].clone())[0][:, half:]) or MIXED
 
 
 def run_once(model: nn.Module, tokens: Tensor, generator: torch.Generator) -> bool | str:
@@ -135,8 +110,7 @@ def run_once(model: nn.Module, tokens: Tensor, generator: torch.Generator) -> bo
     cache = handed_on(model(tokens[:, :-1].clone())[1])
     drawn_into(model, generator)
     step, whole = model(tokens[:, -1:].clone(), cache)[0], model(tokens.clone())[0]
-    again = close(step, whole[:, -1:])
-    return not again or RUN_AGAIN
+    return not close(step, whole[:, -1:]) or RUN_AGAIN
 
 
 @torch.no_grad()

@@ -6,17 +6,14 @@ from operator import index
 import torch
 from torch import Tensor
 
-from attncourse.grading.exercise import Exercise, Facts, run, seeded
+from attncourse.grading.exercise import Exercise, run
 from attncourse.grading.exercises.capstone import _text as text
 from attncourse.grading.exercises.capstone._looks import shape_of
 from attncourse.grading.explain.trainings import meaning_of_facts
-from attncourse.grading.trained import drawn_like, facts_of, up_to_wrong, with_parameters
+from attncourse.grading.trained import drawn_like, up_to_wrong, with_parameters
 
-MAX_PARAMETERS, MORE, LEAST = 400_000, 1.5, 0.2
-WHAT = "previous", "start", "same", "spread"
-NAMES = (
-    "it is a torch.nn.Module",
-    f"it learns at most {MAX_PARAMETERS:,} numbers",
+MORE, LEAST, WHAT = 1.5, 0.2, ("previous", "start", "same", "spread")
+FACTS = (
     "it returns (logits, weights, claim)",
     f"logits have shape (b, n, {text.CHARACTERS})",
     "their loss is below that of the table of pairs",
@@ -26,27 +23,18 @@ NAMES = (
     "the claim is (layer, head, what), such as (0, 2, 'previous')",
     f"the head does it {MORE} times as much as the others do on average, and {LEAST} or more",
     "other parameters give other weights",
-    "characters left unchanged",
 )
-
-
-def facts(model, seed: int) -> dict:
-    """What the model reads in held-out passages."""
-    passage, generator = text.passages(seeded(seed), 16), seeded(seed, "parameters")
-    rest = lambda *given: tuple(judge(*given, passage[:, 1:], generator))  # noqa: E731
-    return facts_of(model, NAMES, MAX_PARAMETERS, passage[:, :-1].clone(), rest)
 
 
 @up_to_wrong
 def judge(model, given, targets, generator) -> Iterator:
-    """The facts between the first two and the last; each needs those before it."""
+    """What the model reads, up to a wrong fact."""
     tokens = given.clone()
     result = model(given)  # here it may change them
     several = isinstance(result, tuple | list) and len(result) == 3
     yield several or f"a {type(result).__name__}"
     logits, weights, claim = result
-    turned = shape_of(weights, tokens, text.CHARACTERS) is True
-    yield "the second result has it" if turned else shape_of(logits, tokens, text.CHARACTERS)
+    yield shape_of(logits, tokens, text.CHARACTERS)
     learned = text.loss(logits, targets) < text.of_pairs(tokens, targets)
     yield learned or "no; wrap the model that you have trained"
     yield text.layers_of(weights, tokens)
@@ -82,10 +70,9 @@ def stands_out(measures: dict[str, Tensor], layer: int, head: int, what: str) ->
     own = {name: x[layer, head].item() for name, x in measures.items()}
     rest = {name: (x.sum().item() - own[name]) / (count - 1) for name, x in measures.items()}
     does = [name for name in WHAT if own[name] >= max(LEAST, MORE * rest[name])]
-    other = f"it does something else, look at {' and '.join(does)}"
-    says = other if does else "it does not stand out; measure all heads, and take one that does"
+    other = " and ".join(does) or "nothing; measure all heads, and take one that stands out"
     numbers = f"{own[what]:.2f}, and the others have {rest[what]:.2f} on average"
-    return what in does or f"{says}: {numbers}"
+    return what in does or f"{numbers}; what it does more than they is {other}"
 
 
 def all_move(other: Tensor, maps: Tensor) -> bool | str:
@@ -99,7 +86,7 @@ def all_move(other: Tensor, maps: Tensor) -> bool | str:
 EXERCISE = Exercise(
     name="explain_head",
     answer="explained",
-    judge=Facts(facts, NAMES),
+    judge=text.judged(judge, FACTS, 16),
     right=text.Reader((0, 1, "previous")),
     explain=(meaning_of_facts(),),
     asks_for="model",
