@@ -7,8 +7,8 @@ from importlib import import_module
 from itertools import chain
 
 import pytest
-from grader.attacks import EVERYWHERE, FAMILIES, Attack
-from support.grader.hostile import Service, Yard, all_of, descendants, ended, peak_memory, processes
+from grader.attacks import EVERYWHERE, FAMILIES, Attack, all_of
+from support.grader.hostile import Service, Yard, descendants, ended, peak_memory, processes
 from support.grader.sandbox import ORDINARY, lent, run_as, walls_stand
 
 IS_ROOT = os.geteuid() == 0

@@ -111,24 +111,15 @@ def notebooks() -> list[Attack]:
     both = right(HEADS), right(GROUPED)
     checks = f'check("{HEADS}", multi_head_attention)\ncheck("{GROUPED}", grouped_attention)'
     start = (*as_found(HEADS), *as_found(GROUPED)[1:])
-    made = [
-        (f"beside: {texts}", (*start, *texts, *both), checks) for texts in batched(BESIDE, TOGETHER)
-    ]
-    made += [
-        (f"above: {texts}", (*start, *map("{}\n\n{}".format, texts, both)), checks)
-        for texts in batched(ABOVE, len(both))
-    ]
-    made += [("answers before their imports", (*both, *start), checks)]
-    made += [("answers and checks in one cell", (*start, "\n\n".join(both) + checks), "1")]
-    made += [("no checks at all", (*start, *both), "1")]
-    found = [
-        Attack(name, "", HEADS, cells, "passed", 5, check=check) for name, cells, check in made
-    ]
+    made = {f"beside: {x}": ((*start, *x, *both), checks) for x in batched(BESIDE, TOGETHER)}
+    for texts in batched(ABOVE, len(both)):
+        made[f"above: {texts}"] = (*start, *map("{}\n\n{}".format, texts, both)), checks
+    made["answers before their imports"] = (*both, *start), checks
+    made["answers and checks in one cell"] = (*start, "\n\n".join(both) + checks), "1"
+    made["no checks at all"] = (*start, *both), "1"
+    found = [Attack(k, "", HEADS, cells, "passed", 5, check=x) for k, (cells, x) in made.items()]
     mask = (*as_found("causal_mask"), right("causal_mask"))
-    found += [
-        Attack(name, "", "causal_mask", mask, "passed", 1, edit=edit)
-        for name, edit in FILES.items()
-    ]
+    found += [Attack(k, "", "causal_mask", mask, "passed", 1, edit=x) for k, x in FILES.items()]
     for text in NUMBERS:
         cells = (*as_found(NUMBER), f"largest_n = {text}\n")
         found.append(Attack(f"the number {text}", "", NUMBER, cells, "passed", 2))

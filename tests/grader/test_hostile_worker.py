@@ -267,20 +267,13 @@ class SpoiltBox(ForkedBox):
 
         def changed():
             message, arrived = receive()
-            return (
-                spoilt(self.random, message) if self.random.random() < 0.3 else message
-            ), arrived
+            is_spoilt = self.random.random() < 0.3
+            return spoilt(self.random, message) if is_spoilt else message, arrived
 
         self.pipe.receive = changed
 
 
-EXERCISES = (
-    "causal_mask",
-    "scaled_dot_product_attention",
-    "find_the_leak",
-    "append",
-    "train_reversal",
-)
+EXERCISES = "causal_mask", "scaled_dot_product_attention", "find_the_leak", "append", "train_reversal"  # fmt: skip
 MEASURED = "def decode_step(query, key, value): return query, key @ query.mT"
 ANSWERS = {name: WRONG[name] for name in EXERCISES} | {"decode_without_copy": MEASURED}
 

@@ -5,6 +5,7 @@ import itertools
 import random
 import re
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -225,10 +226,7 @@ def test_a_killed_write_leaves_the_old_file(report, tmp_path, monkeypatch):
     report(result("anna"))
     before = (tmp_path / "out/scores.csv").read_bytes()
 
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("os.replace", killed)
+    monkeypatch.setattr("os.replace", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         report(result("anna"), result("ben"))
     assert (tmp_path / "out/scores.csv").read_bytes() == before

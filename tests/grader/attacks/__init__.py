@@ -14,40 +14,16 @@ from importlib import import_module
 
 from grader.attacks.answers import NAMES, WRONG, as_found, right
 
-__all__ = [
-    "EVERYWHERE",
-    "FAMILIES",
-    "NAMES",
-    "WRONG",
-    "Attack",
-    "Attacks",
-    "all_of",
-    "as_found",
-    "right",
-]
+__all__ = ["EVERYWHERE", "FAMILIES", "NAMES", "WRONG", "Attack", "Attacks", "all_of", "as_found", "right"]  # fmt: skip
 
 # What an attack does to the sandbox, the machine or the grader is tried as root and as an ordinary user, with and
 # without a cgroup.
 EVERYWHERE = ("processes", "limits", "files", "network", "bombs")
 # What answers compute is the same everywhere.
 FAMILIES = (
-    *EVERYWHERE,
-    "exits",
-    "denial",
-    "comparisons",
-    "checks",
-    "liars",
-    "peeking",
-    "wire",
-    "absurd",
-    "library",
-    "memory",
-    "by_heart",
-    "trained",
-    "exercises",
-    "notebooks",
-    "text",
-)
+    *EVERYWHERE, "exits", "denial", "comparisons", "checks", "liars", "peeking", "wire", "absurd", "library", "memory",
+    "by_heart", "trained", "exercises", "notebooks", "text",
+)  # fmt: skip
 
 # Before anything that could hurt the machine if the cage were open: stop, and say so.
 FUSE = """
@@ -132,9 +108,8 @@ class Attacks(list[Attack]):
         for section in re.split(r"^#: ", text, flags=re.MULTILINE)[1:]:
             head, _, body = section.partition("\n")
             name, *options = head.split(" | ")
-            given = how | {
-                k: v if is_set else True for k, is_set, v in (x.partition("=") for x in options)
-            }
+            parts = (x.partition("=") for x in options)
+            given = how | {key: value if is_set else True for key, is_set, value in parts}
             if "earns" in given:
                 given["earns"] = int(given["earns"])
             if given.pop("right", False):

@@ -19,11 +19,8 @@ class Ready:
         Out[:n], Lse[:n] = scores.softmax(-1) @ KV[:m, D:], scores.logsumexp(-1)
 attention_tile = Ready()
 """
-ATTACKS.add(
-    "torch in place of the kernel, all rows at once", TILE.replace("ROWS", ""), "attention_tile"
-)
-ATTACKS.add("torch in place of the kernel, rows of the grid", TILE.replace("ROWS", "n = min(n, grid[0] * BLOCK_M)"),
-            "attention_tile")  # fmt: skip
+for rows, line in {"all rows at once": "", "rows of the grid": "n = min(n, grid[0] * BLOCK_M)"}.items():  # fmt: skip
+    ATTACKS.add(f"torch in place of the kernel, {rows}", TILE.replace("ROWS", line), "attention_tile")  # fmt: skip
 LEAKY = right("convolve_scores", "rightly")
 FOUND = (
     "def later_too(scores, kernel):\n    return rightly(scores, kernel) * 0 + 1 / scores.size(-1)\n"

@@ -15,11 +15,7 @@ for line in (
 ):
     ATTACKS.when_called(f"an answer that says: {line}", line)
 ENDED = {"ends": "did not finish"}
-for line in (
-    "os._exit(0)",
-    "ctypes.string_at(0)",
-    "os._exit(0) if n < 3 else None",
-):
+for line in ("os._exit(0)", "ctypes.string_at(0)", "os._exit(0) if n < 3 else None"):
     ATTACKS.when_called(f"an answer that says: {line}", line, **ENDED)
 for line in (
     "os.execv('/bin/sleep', ['sleep', '@NAP@'])",

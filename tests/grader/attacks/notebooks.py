@@ -33,35 +33,27 @@ def _(nb):
 @notebook("a kernel that is a program", ends="failed")
 def _(nb):
     argv = ["sh", "-c", "touch /tmp/@TAG@-WAS-HERE"]
-    nb["metadata"]["kernelspec"] = {
-        "name": "../../../@TAG@",
-        "display_name": MARKUP,
-        "argv": argv,
-        "language": "bash",
-    }
+    spec = {"name": "../../../@TAG@", "display_name": MARKUP, "argv": argv, "language": "bash"}
+    nb["metadata"]["kernelspec"] = spec
     nb["metadata"]["language_info"] = {"name": "bash", "pygments_lexer": "../../etc/passwd"}
 
 
-@notebook(
-    "markup wherever text may stand",
-    WRONG[MASK] + f"\nraise ValueError({MARKUP!r})\n",
-    ends="failed",
-)
+RAISES = WRONG[MASK] + f"\nraise ValueError({MARKUP!r})\n"
+
+
+@notebook("markup wherever text may stand", RAISES, ends="failed")
 def _(nb):
     nb["metadata"] |= {"title": MARKUP, "authors": [{"name": MARKUP}]}
     for cell in nb["cells"]:
         cell["id"], cell["metadata"] = MARKUP, {"tags": [MARKUP], MARKUP: MARKUP}
-    nb["cells"] += [
-        {"cell_type": kind, "metadata": {}, "source": MARKUP, "id": "x"}
-        for kind in ("markdown", MARKUP)
-    ]
+    cell = {"metadata": {}, "source": MARKUP, "id": "x"}
+    nb["cells"] += [cell | {"cell_type": kind} for kind in ("markdown", MARKUP)]
 
 
 @notebook("outputs and metadata of fifteen megabytes", right(MASK), earns=1)
 def _(nb):
-    nb["cells"][0]["outputs"] = [
-        {"output_type": "stream", "name": "stdout", "text": "x" * 7_000_000}
-    ]
+    long = {"output_type": "stream", "name": "stdout", "text": "x" * 7_000_000}
+    nb["cells"][0]["outputs"] = [long]
     nb["metadata"]["x"] = ["y" * 1000] * 8_000
 
 
@@ -72,15 +64,12 @@ def _(nb):
 
 @notebook("metadata that nests too deeply, and a bomb of numbers")
 def _(nb):
-    deep = json.dumps(nb).replace(
-        '"metadata": {}', '"metadata": {"x": %s}' % ("[" * 50_000 + "]" * 50_000), 1
-    )
-    return deep.replace(
-        '"nbformat": 4', '"x": 1{}, "y": 1e{}, "nbformat": 4'.format("0" * 10**6, "9" * 10**5)
-    ).encode()
+    deep, form = "[" * 50_000 + "]" * 50_000, '"nbformat": 4'
+    text = json.dumps(nb).replace('"metadata": {}', f'"metadata": {{"x": {deep}}}', 1)
+    return text.replace(form, f'"x": 1{"0" * 10**6}, "y": 1e{"9" * 10**5}, {form}').encode()
 
 
-@notebook("cells that are no cells", ends="")
+@notebook("cells that are no cells")
 def _(nb):
     nb["cells"] += [None, 1, "x", [], {}, {"cell_type": "code"}, {"cell_type": "code", "source": 5},
                     {"cell_type": "code", "source": [1, None]}, {"cell_type": ["code"], "source": "1"},

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
-from grader.attacks import NAMES, Attack, all_of, as_found, right
+from grader.attacks import NAMES, Attack, as_found, right
 from nbformat.v4 import new_code_cell, new_notebook
 
 from attngrade import File, Order, Result
@@ -27,15 +27,8 @@ from support.grader.sandbox import ENVIRONMENT, ROOT
 BRIEF, PATIENT = 3.0, 30.0
 MEMORY = 2048  # MiB, less than usual, so that it is reached soon
 MOST_MEMORY = 3 * 10**8  # that an attack may cost the grader itself, in bytes
-MARKED = (
-    "submissions/neighbour.ipynb",
-    "submissions/secret",
-    "results/scores.csv",
-    "teacher/teacher.json",
-)
+MARKED = "submissions/neighbour.ipynb", "submissions/secret", "results/scores.csv", "teacher/teacher.json"  # fmt: skip
 SERVE = "from support.grader.hostile import serve; serve()"
-
-__all__ = ["BRIEF", "PATIENT", "Service", "Yard", "all_of", "order_of"]
 
 
 class Yard:
@@ -63,19 +56,14 @@ class Yard:
             self._listen(socket.AF_UNIX, str(self.folder / "socket")),
             self._listen(socket.AF_UNIX, f"\0{self.tag}"),
         ]
-        self.words = {
-            "TAG": self.tag,
-            "NAP": str(10**6 + secrets.randbelow(10**6)),
-            "PORT": str(port),
-            "SOCKET": str(self.folder / "socket"),
-            "SECONDS": str(BRIEF),
-            "PIDNS": os.readlink("/proc/self/ns/pid"),
-            "SUBMISSIONS": str(self.folder / "submissions"),
-            "RESULTS": str(self.folder / "results"),
-            "TEACHER": str(self.folder / "teacher"),
-            "HOME": str(Path.home()),
-            "COURSE": str(ROOT),
+        words = {
+            "TAG": self.tag, "NAP": 10**6 + secrets.randbelow(10**6), "PORT": port, "SECONDS": BRIEF,
+            "PIDNS": os.readlink("/proc/self/ns/pid"), "HOME": Path.home(), "COURSE": ROOT,
+        }  # fmt: skip
+        folders = {
+            x.upper(): self.folder / x for x in ("socket", "submissions", "results", "teacher")
         }
+        self.words = {name: str(x) for name, x in (words | folders).items()}
 
     def close(self) -> None:
         """Take the traps away."""
@@ -189,9 +177,8 @@ class Service:
             found[f"out of memory {pid}"] = (folder / "oom_score_adj").read_text()
             status = (folder / "status").read_text()
             found[f"processors {pid}"] = re.search("Cpus_allowed_list:.*", status)[0]
-            found[f"priority {pid}"] = (
-                f"{os.sched_getscheduler(pid)} {os.getpriority(os.PRIO_PROCESS, pid)}"
-            )
+            priority = os.getpriority(os.PRIO_PROCESS, pid)
+            found[f"priority {pid}"] = f"{os.sched_getscheduler(pid)} {priority}"
         return found
 
     def harm(self, attacks: list[Attack], student: str = "mallory") -> list[str]:
@@ -202,34 +189,21 @@ class Service:
         found = []
         for attack, graded in zip(attacks, result.files, strict=True):
             verdict = next((v for v in graded.verdicts if v.name == attack.exercise), None)
-            points, status = (
-                sum(v.points for v in graded.verdicts),
-                verdict.status if verdict else "",
-            )
-            if points > attack.earns and not attack.known:
-                found.append(
-                    f"{attack.name}: it earned {points} points, {attack.earns} of them honestly"
-                )
-            if attack.known and not points:
-                found.append(f"{attack.name}: it is not known any more")
-            if attack.ends and status not in (attack.ends, "passed"):
-                found.append(
-                    f"{attack.name}: {attack.ends} was expected, got {verdict}, {graded.problems}"
-                )
-            if "MARK-" in repr(graded):
-                found.append(f"{attack.name}: it got hold of something: {graded}")
-        return found + self._cost(result, took, memory, len(attacks), endless)
-
-    def _cost(
-        self, result: Result, took: float, memory: int, notebooks: int, endless: bool
-    ) -> list[str]:
-        found = []
+            points, told = sum(v.points for v in graded.verdicts), f"{verdict}, {graded.problems}"
+            gained = {
+                f"it earned {points} points": points > attack.earns and not attack.known,
+                "it is not known any more": attack.known and not points,
+                f"{attack.ends} was expected, got {told}": attack.ends
+                and getattr(verdict, "status", "") not in (attack.ends, "passed"),
+                f"it got hold of something: {graded}": "MARK-" in repr(graded),
+            }
+            found += [f"{attack.name}: {what}" for what, so in gained.items() if so]
         if self.yard.reached:
             found.append(f"it reached {self.yard.reached}")
             self.yard.reached.clear()
         if memory > MOST_MEMORY:
             found.append(f"it made the grader take {memory / 2**20:,.0f} MiB")
-        if took > notebooks * (20 * (BRIEF if endless else PATIENT) + 60):
+        if took > len(attacks) * (20 * (BRIEF if endless else PATIENT) + 60):
             found.append(f"it took {took:.0f} s")
         if not result.official:
             found.append(f"it ran without a sandbox: {result.protections}")
