@@ -1,11 +1,9 @@
 """How an answer is looked at: call it on copies of the inputs and keep what can be compared."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from attncourse.grading.answer import Outcome, Question, RemoteAnswer, as_answer
@@ -90,15 +88,6 @@ def observe_call(call: Call, names: list[str]) -> Iterator[tuple[str, Any]]:
     lists = [name for name, x in zip(names, case.args, strict=False) if isinstance(x, list | dict)]
     changed = [name for k, name in enumerate([*given, *lists]) if k in outcome.changed]
     yield f"{label}, inputs left unchanged", not changed or f"no, {' and '.join(changed)} changed"
-
-
-def output_of(answer: Callable, case: Case) -> Any:
-    """What an answer of this process returns in a call, or `Raised`, and nothing else of it."""
-    torch.default_generator.manual_seed(0)
-    args = [x.clone() if isinstance(x, Tensor) else deepcopy(x) for x in case.args]
-    kwargs = {k: x.clone() if isinstance(x, Tensor) else x for k, x in case.kwargs.items()}
-    with torch.no_grad():
-        return _detached(run(lambda: answer(*args, **kwargs)))
 
 
 def _told(gradients: list[Tensor | None] | BaseException, count: int) -> list:

@@ -5,7 +5,6 @@ import torch
 from support.tiny import tiny
 
 from attncourse.grading.exercise import Calls
-from attncourse.grading.explain.formula import product
 from attncourse.grading.explain.trainings import said_instead
 from attncourse.grading.inputs import seeded
 from attncourse.grading.observe import Case
@@ -40,13 +39,6 @@ def test_what_is_told_is_so(says, answer):
     assert says in verdict.findings[0]
     other = exercise.grade(lambda x, n: 2 * x + x.square())
     assert says not in " ".join(other.findings)
-
-
-def test_a_count_is_the_product_with_the_fewest_changes():
-    groups = {"b": [2, 3, 5], "": 1.0}, {"d": [7, 4, 9], "": 1.0, "d ** 2": [49, 16, 81]}
-    assert product([14, 12, 45], *groups) == "b * d"
-    assert product([49, 16, 81], *groups) == "d ** 2"
-    assert product([14, 12, 46], *groups) == ""
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def explain(asked: Asked, first: Iterable[Explainer] = ()) -> str:
     """
     if GIVEN in asked.seen:
         return ""  # it was never called, and the finding says why
-    for explainer in OF_ERRORS if asked.stops else (*first, *ORDER):
+    for explainer in OF_ERRORS if asked.stops else (masks.inverted, *first, *ORDER):
         try:
             says = explainer(asked)
         except (Exception, SystemExit):  # of strange results, or of an answer that was asked again

@@ -48,28 +48,6 @@ def mixture(*names: str) -> Callable[[Asked], str]:
     return explainer
 
 
-def in_scores(*names: str) -> Callable[[Asked], str]:
-    """An explainer for weights: by what are these arguments multiplied that add up to the scores?
-
-    Args:
-        names: of arguments that have the shape of the weights; some may be None.
-    """
-
-    def explainer(asked: Asked) -> str:
-        for call in asked.shaped:
-            arguments = dict(zip(asked.arguments, call.case.args))  # noqa: B905
-            given = {name: arguments[name] for name in names if plain(arguments[name])}
-            is_, should = (_behind(list(given.values()), x) for x in (call.seen, call.expected))
-            if is_ and should and any(abs(a - b) > COARSE * abs(b) for a, b in zip(is_, should)):  # noqa: B905
-                return (
-                    f"In the call '{call.label}' the scores are {_sum(is_, list(given))}; they "
-                    f"should be {_sum(should, list(given))}."
-                )
-        return ""
-
-    return explainer
-
-
 def parts_of_scores(*names: str, number: int = 1) -> Callable[[Asked], str]:
     """An explainer for scores that are a sum: by which factor is each part of them off?
 

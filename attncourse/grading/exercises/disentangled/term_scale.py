@@ -5,7 +5,6 @@ import math
 import torch
 
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
-from attncourse.grading.explain.mixtures import in_scores
 
 
 def definition(c2c, c2p, p2c, head_dim):
@@ -63,6 +62,5 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases),
     right=right,
     axes=("b h n m",),
-    explain=(in_scores("c2c", "c2p", "p2c"),),
     measures=("gradients",),
 )

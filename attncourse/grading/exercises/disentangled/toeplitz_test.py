@@ -6,7 +6,6 @@ import torch
 
 from attncourse.grading.bias_inputs import ROUNDING, drawn
 from attncourse.grading.exercise import Asked, Calls, Case, Exercise, plain
-from attncourse.grading.explain.masks import inverted
 
 WORDS = {True: "relative", False: "absolute"}
 RELATIVE = "All that is relative is known, but more passes."
@@ -82,5 +81,5 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases, gradients=False, reads=verdicts),
     right=right,
     axes=("h",),
-    explain=(inverted, misjudged),
+    explain=(misjudged,),
 )

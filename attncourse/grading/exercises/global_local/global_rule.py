@@ -5,7 +5,6 @@ import torch
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
 from attncourse.grading.explain.kinds import kinds
-from attncourse.grading.explain.masks import inverted
 
 
 def definition(is_global, lengths, left, right, causal):
@@ -78,5 +77,5 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases, gradients=False),
     right=right,
     axes=("b h n m",),
-    explain=(inverted, kinds(rules)),
+    explain=(kinds(rules),),
 )

@@ -6,7 +6,6 @@ import torch
 
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
 from attncourse.grading.explain.kinds import kinds
-from attncourse.grading.explain.masks import inverted
 
 
 def definition(draws, num_random):
@@ -80,5 +79,5 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases, gradients=False),
     right=right,
     axes=("h i j",),
-    explain=(inverted, kinds(rules)),
+    explain=(kinds(rules),),
 )
