@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from fresh.apart import Lost, apart
 from fresh.heard import leading
-from fresh.judged import judged
+from fresh.judged import judged, slip
 from fresh.sources import right_answers, sources_of
 
 from attncourse.grading import load, names
@@ -62,11 +62,8 @@ def test_mutants_hear_what_leads_to_the_mistake(name):
     result = found(name, MUTANTS)
     assert not result.false, "\n".join(result.false)
     assert result.rows, "no mutant is wrong"
-    silent = [
-        f"{row['style']}, {row['before']} -> {row['after']}\n    " + "\n    ".join(row["shown"])
-        for row, leads in zip(result.rows, leading(result.rows), strict=True)
-        if not leads
-    ]
+    rows = zip(result.rows, leading(result.rows), strict=True)
+    silent = ["\n    ".join([slip(row), *row["shown"]]) for row, leads in rows if not leads]
     told = f"{result.told} of {len(result.rows)} are told\n"
     assert result.share >= PER_EXERCISE, told + "\n".join(silent)
     assert name in in_table(), "run: make tables"

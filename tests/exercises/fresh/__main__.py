@@ -15,28 +15,23 @@ import torch
 from attncourse.grading import load, names
 from fresh.apart import Lost, apart
 from fresh.heard import leading
-from fresh.judged import Judged, judged
+from fresh.judged import Judged, judged, slip
 from fresh.sources import sources_of
 
 
 def told(result: Judged, args: argparse.Namespace) -> None:
     """Print one exercise."""
-    print(
-        f"{result.name:30} {result.told:3} of {len(result.rows):3} are told ({result.share:4.0%}); "
-        f"{len(result.same)} are right, {len(result.endless)} have no end"
-    )
+    rest = f"{len(result.same)} are right, {len(result.endless)} have no end"
+    told = f"{result.told:3} of {len(result.rows):3} are told ({result.share:4.0%})"
+    print(f"{result.name:30} {told}; {rest}")
     for row, leads in zip(result.rows, leading(result.rows), strict=True):
         if args.all or args.silent and not leads:
-            print(
-                f"\n  {row['style']} ({row['operator']}): {row['before'][:90]} -> {row['after'][:90]}"
-            )
+            print(f"\n  {slip(row)}")
             for line, true in zip(row["shown"], row["true"], strict=True):
                 mark = {True: "true", False: "FALSE", None: "?"}[true]
                 print(f"    [{mark}{', leads' if line in leads else ''}] {line}")
     for row in result.same if args.right else []:
-        print(
-            f"  right: {row['style']} ({row['operator']}): {row['before'][:90]} -> {row['after'][:90]}"
-        )
+        print(f"  right: {slip(row)}")
     for line in result.false:
         print(f"  FALSE {line}")
 
@@ -61,23 +56,13 @@ def main() -> None:
         results[name] = result
         told(result, args)
         claims.update(result.claims)
-    rows, leads = (
-        sum(f(x) for x in results.values()) for f in (lambda x: len(x.rows), lambda x: x.told)
-    )
     said = max(1, sum(claims.values()))
-    print(
-        f"{claims[True] / said:.0%} of {said} sentences are checked and true, {claims[False]} are false."
-    )
-    print(
-        "worst:",
-        *(f"{x.name} {x.share:.0%}" for x in sorted(results.values(), key=lambda x: x.share)[:10]),
-    )
+    true = f"{claims[True] / said:.0%} of {said} sentences are checked and true"
+    print(f"{true}, {claims[False]} are false.")
+    worst = sorted(results.values(), key=lambda x: x.share)[:10]
+    print("worst:", *(f"{x.name} {x.share:.0%}" for x in worst))
     if args.out:
-        shares = {
-            name: [results[name].told, len(results[name].rows)]
-            for name in wanted
-            if name in results
-        }
+        shares = {x: [results[x].told, len(results[x].rows)] for x in wanted if x in results}
         args.out.write_text(json.dumps(shares, indent=1) + "\n")
 
 

@@ -39,9 +39,7 @@ def limited(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def apart(
-    call: Callable, jobs: Iterable[Any], seconds: float, at_once: int = 1
-) -> Iterator[tuple[Any, Any]]:
+def apart(call: Callable, jobs: Iterable, seconds: float, at_once: int = 1) -> Iterator[tuple]:
     """(job, ``call(job)``) in the order in which they end; an exception or `Lost` stands where no result is."""
     waiting, running = list(jobs)[::-1], {}
     try:
@@ -50,9 +48,7 @@ def apart(
                 job = waiting.pop()
                 ours, theirs = FORK.Pipe(duplex=False)
                 child = FORK.Process(target=_serve, args=(call, job, theirs), daemon=True)
-                with (
-                    warnings.catch_warnings()
-                ):  # this process may have threads; a child uses none of them
+                with warnings.catch_warnings():  # of threads here; a child uses none of them
                     warnings.simplefilter("ignore", DeprecationWarning)
                     child.start()
                 theirs.close()
@@ -60,8 +56,7 @@ def apart(
             for pipe in wait(running, timeout=1):
                 job, child, _ = running.pop(pipe)
                 yield job, _received(pipe, child)
-            late = [pipe for pipe, (*_, end) in running.items() if time.monotonic() > end]
-            for pipe in late:
+            for pipe in [x for x, (*_, end) in running.items() if time.monotonic() > end]:
                 job, child, _ = running.pop(pipe)
                 child.kill()
                 child.join()

@@ -32,7 +32,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(Question):
     """A question and what an answer gives.
 
     Args:
@@ -40,21 +40,8 @@ class Call:
         changed: the names of tensors that are not what they were.
     """
 
-    question: Question
     seen: Any
     changed: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        return self.question.label
-
-    @property
-    def given(self) -> dict[str, Any]:
-        return self.question.given
-
-    @property
-    def right(self) -> Any:
-        return self.question.right
 
     @property
     def wrong(self) -> bool:
@@ -88,11 +75,10 @@ class Questions:
 
     def gradients(self, question: Question) -> dict[str, Tensor | None]:
         """The right gradients, computed once."""
-        if question.label not in self._gradients:
-            self._gradients[question.label] = gradients(
-                self.spec, double(question.given), question.named
-            )
-        return self._gradients[question.label]
+        if (label := question.label) not in self._gradients:
+            found = gradients(self.spec, double(question.given), question.named)
+            self._gradients[label] = found
+        return self._gradients[label]
 
     def _asked(self, case: Any) -> Question:
         names = list(inspect.signature(self.spec).parameters)
@@ -127,31 +113,28 @@ class Evidence:
 
     def again(self, call: Call, **changed: Any) -> tuple[Any, Any]:
         """Right and seen results with some arguments replaced."""
-        given, named = call.given | changed, call.question.named
+        given, named = call.given | changed, call.named
         right = result(self.questions.spec, double(given), named)
         return right, result(self.answer, copied(given), named)
 
     def gradients(self, call: Call) -> tuple[dict, dict]:
         """The gradients of a weighted sum of the results, by the names of the arguments: right and seen."""
-        seen = gradients(self.answer, copied(call.given), call.question.named)
-        return self.questions.gradients(call.question), seen
+        seen = gradients(self.answer, copied(call.given), call.named)
+        return self.questions.gradients(call), seen
 
     def _called(self, question: Question) -> Call:
         mine = copied(question.given)
         seen = self.questions.reads(result(self.answer, mine, question.named))
-        changed = [
-            k for k, x in mine.items() if isinstance(x, Tensor) and not _kept(x, question.given[k])
-        ]
-        return Call(question, seen, tuple(changed))
+        tensors = {k: x for k, x in mine.items() if isinstance(x, Tensor)}
+        changed = [k for k, x in tensors.items() if not _kept(x, question.given[k])]
+        return Call(**vars(question), seen=seen, changed=tuple(changed))
 
 
 def result(f: Callable, given: dict[str, Any], named: frozenset[str]) -> Any:
     """What a call returns, or its error. An answer may call its arguments as it likes: most come by place."""
+    by_place = [x for k, x in given.items() if k not in named]
     try:
-        found = f(
-            *(x for k, x in given.items() if k not in named),
-            **{k: x for k, x in given.items() if k in named},
-        )
+        found = f(*by_place, **{k: given[k] for k in given if k in named})
     except Exception as error:
         return error
     return tuple(found) if isinstance(found, list) else found
@@ -164,10 +147,8 @@ def copied(given: dict[str, Any]) -> dict[str, Any]:
 
 def double(given: dict[str, Any]) -> dict[str, Any]:
     """Copies in double precision."""
-    return {
-        k: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x
-        for k, x in copied(given).items()
-    }
+    floats = {k: x for k, x in given.items() if isinstance(x, Tensor) and x.is_floating_point()}
+    return copied(given) | {k: x.double() for k, x in copied(floats).items()}
 
 
 def parts(found: Any) -> tuple:
@@ -201,9 +182,7 @@ def _kept(x: Tensor, before: Tensor) -> bool:
     return x.shape == before.shape and torch.equal(x.nan_to_num(), before.nan_to_num())
 
 
-def gradients(
-    f: Callable, given: dict[str, Any], named: frozenset[str]
-) -> dict[str, Tensor | None]:
+def gradients(f: Callable, given: dict, named: frozenset[str]) -> dict[str, Tensor | None]:
     """The gradients of a weighted sum of the results, by the names of the arguments."""
     leaves = {k: x for k, x in given.items() if isinstance(x, Tensor) and x.is_floating_point()}
     for x in leaves.values():

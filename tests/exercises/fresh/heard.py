@@ -12,9 +12,8 @@ from collections.abc import Sequence
 NUMBER = r"[-+]?(?:inf|nan|\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)"
 PLAIN = re.compile(
     rf"numbers differ; at \[|(is|are) not right($|: number)|expected {NUMBER}, got {NUMBER}$"
-    rf"|expected (True|False), got (True|False)$|: nothing was found$"
+    rf"|expected (True|False), got (True|False)$|: nothing was found$|^\.\.\. and \d+ more$"
 )
-MORE = re.compile(r"\.\.\. and \d+ more$")
 SHAPE = re.compile(
     r"expected shape|expected a tensor of shape|expected \d+ results|expected one number|expected numbers of shape"
 )
@@ -24,7 +23,7 @@ OFTEN, FEW = 0.25, 3
 
 def sentences(shown: Sequence[str]) -> list[str]:
     """The lines that say more than which numbers differ."""
-    return [x for x in shown if not PLAIN.search(x) and not MORE.match(x)]
+    return [x for x in shown if not PLAIN.search(x)]
 
 
 def kind(line: str) -> str:
@@ -56,7 +55,5 @@ def leading(rows: Sequence[dict]) -> list[list[str]]:
         exempt = kind(line) != "said" and names_a_line(line, code)
         return exempt or count[normal(line)] <= most
 
-    return [
-        [line for line in lines if leads(line, row["code"])]
-        for lines, row in zip(said, rows, strict=True)
-    ]
+    both = zip(said, rows, strict=True)
+    return [[line for line in lines if leads(line, row["code"])] for lines, row in both]

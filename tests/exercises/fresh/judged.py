@@ -1,6 +1,7 @@
 """Mutants of the right answers of an exercise, judged: what does the student read?"""
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,22 +49,23 @@ class Judged:
     @property
     def claims(self) -> list[bool | None]:
         """Of each sentence beyond numbers that differ: is it true?"""
-        return [
-            found
-            for row in self.rows
-            for line, found in zip(row["shown"], row["true"], strict=True)
-            if sentences([line])
-        ]
+        return [true for _, line, true in self._said() if sentences([line])]
 
     @property
     def false(self) -> list[str]:
         """What was said and is not true, and of which mutant."""
-        return [
-            f"{row['style']}, {row['before']} -> {row['after']}: {line}"
-            for row in self.rows
-            for line, found in zip(row["shown"], row["true"], strict=True)
-            if found is False
-        ]
+        return [f"{slip(row)}: {line}" for row, line, true in self._said() if true is False]
+
+    def _said(self) -> Iterator[tuple[dict, str, bool | None]]:
+        """Each mutant with each of its lines."""
+        for row in self.rows:
+            for line, true in zip(row["shown"], row["true"], strict=True):
+                yield row, line, true
+
+
+def slip(row: dict) -> str:
+    """What was changed in which right answer."""
+    return f"{row['style']} ({row['operator']}): {row['before'][:90]} -> {row['after'][:90]}"
 
 
 def judged(name: str, count: int, seed: int = 0) -> Judged:

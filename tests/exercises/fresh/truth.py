@@ -6,15 +6,8 @@ The claims stand in `fresh.claims`; nothing of the explainers is used.
 from fresh.claims import CLAIMS, attention, counts, findings, gradients, places, relations, results
 from fresh.evidence import Evidence
 
-SUBJECTS = (
-    attention,
-    counts,
-    findings,
-    gradients,
-    places,
-    relations,
-    results,
-)  # importing them fills the table
+# Importing them fills the table.
+SUBJECTS = attention, counts, findings, gradients, places, relations, results
 
 
 def checked(line: str, evidence: Evidence) -> bool | None:

@@ -28,16 +28,11 @@ def _reads(evidence: Evidence, query: int, key: int, want: bool) -> bool | None:
     name = _argument(evidence, "value", "values", "v")
     looks = [_looks(evidence, call, name, query, key) for call in evidence.calls] if name else []
     looks = [both for both in looks if both]
-    return (
-        any(bool(((seen == want) & (right != want)).any()) for right, seen in looks)
-        if looks
-        else None
-    )
+    told = [bool(((seen == want) & (right != want)).any()) for right, seen in looks]
+    return any(told) if told else None
 
 
-def _looks(
-    evidence: Evidence, call: Call, name: str, query: int, key: int
-) -> tuple[Tensor, Tensor] | None:
+def _looks(evidence: Evidence, call: Call, name: str, query: int, key: int) -> tuple | None:
     """Does the output of the query change with the value of the key, by the definition and in the answer?"""
     if isinstance(past := call.given.get(PAST), Tensor):  # keys count from the first that is cached
         name, key = (PAST, key) if key < past.size(-2) else (name, key - past.size(-2))
@@ -46,10 +41,8 @@ def _looks(
         return None
     other = value.clone()
     other[..., key, :] += 1.0
-    moved = []
-    for before, after in zip(
-        (call.right, call.seen), evidence.again(call, **{name: other}), strict=True
-    ):
+    moved, again = [], evidence.again(call, **{name: other})
+    for before, after in zip((call.right, call.seen), again, strict=True):
         a, b = parts(before)[0], parts(after)[0]
         tensors = isinstance(a, Tensor) and isinstance(b, Tensor) and a.dim() > 1
         if not tensors or a.shape != b.shape or query >= a.size(-2):
@@ -72,10 +65,10 @@ def _too_little(found, evidence):
 def _sums(found, evidence):
     told, name = number(found[2]), _argument(evidence, "value", "values")
     sums = [x for call in evidence.calls for x in _sums_of(evidence, call, name)]
-    rows = [
-        x if found["i"] is None else x[..., int(found["i"])] for x in sums if _inside(x, found["i"])
-    ]
-    near = [bool(((x - told).abs() <= 0.01 * abs(told) + 1e-3).any()) for x in rows]
+    if found["i"]:
+        place = int(found["i"])
+        sums = [x[..., place] for x in sums if x.dim() > 0 and place < x.size(-1)]
+    near = [bool(((x - told).abs() <= 0.01 * abs(told) + 1e-3).any()) for x in sums]
     return any(near) if near else None
 
 
@@ -83,20 +76,17 @@ def _sums_of(evidence: Evidence, call: Call, name: str) -> list[Tensor]:
     """The sums of the rows of weights: of those that mix values of 1, and of those that are returned."""
     ones = {x: torch.ones_like(call.given[x]) for x in (name, PAST) if x in call.given}
     mixed = evidence.again(call, **ones)[1] if name else None
-    made = [parts(mixed)[0]] if isinstance(parts(mixed)[0], Tensor) else []
-    returned = [x for x in parts(call.seen)[1:] if isinstance(x, Tensor) and x.dim() > 1]
-    return [x.double().mean(-1) for x in made if x.dim() > 1] + [
-        x.double().sum(-1) for x in returned
-    ]
+    made, returned = (
+        [x.double() for x in several if isinstance(x, Tensor) and x.dim() > 1]
+        for several in (parts(mixed)[:1], parts(call.seen)[1:])
+    )
+    return [x.mean(-1) for x in made] + [x.sum(-1) for x in returned]
 
 
-def _inside(x: Tensor, place: str | None) -> bool:
-    return place is None or x.dim() > 0 and int(place) < x.size(-1)
+SCORES = rf"scores (?:that reach the softmax are )?{NUMBER} times"
 
 
-@claim(
-    rf"scores (?:that reach the softmax are )?{NUMBER} times (?:what they|as large as they) should be"
-)
+@claim(rf"{SCORES} (?:what they|as large as they) should be")
 def _scores(found, evidence):
     names = [_argument(evidence, name) for name in ("query", "key")]
     if not all(names) or not all(_products(evidence, call, *names) for call in evidence.wrong):
@@ -117,9 +107,8 @@ def _products(evidence: Evidence, call: Call, query: str, key: str) -> bool:
 @claim(r"^The output is right(?:, but|; only) the returned weights are not")
 def _only_weights(found, evidence):
     both = [list(pairs(call)) for call in evidence.wrong]
-    return all(alike(*x[0]) for x in both if x) and any(
-        not alike(*x[1]) for x in both if len(x) > 1
-    )
+    outputs, weights = ([alike(*x[k]) for x in both if len(x) > k] for k in (0, 1))
+    return all(outputs) and not all(weights)
 
 
 @claim(r"^Right in all calls: ([\w ,]+)\. ")

@@ -1,5 +1,7 @@
 """Claims about results that are single numbers."""
 
+from itertools import chain
+
 from torch import Tensor
 
 from fresh.claims import claim
@@ -8,11 +10,8 @@ from fresh.evidence import Evidence, parts
 
 def every_number(evidence: Evidence) -> list[tuple[float, float]]:
     """Right and seen numbers of results that are single numbers."""
-    both = [
-        (x, y)
-        for call in evidence.calls
-        for x, y in zip(parts(call.right), parts(call.seen), strict=False)
-    ]
+    several = [zip(parts(x.right), parts(x.seen), strict=False) for x in evidence.calls]
+    both = chain.from_iterable(several)
     one = lambda x: isinstance(x, int | float) or isinstance(x, Tensor) and x.numel() == 1  # noqa: E731
     return [(float(x), float(y)) for x, y in both if one(x) and one(y)]
 

@@ -50,12 +50,11 @@ def _moved(found, evidence):
 @claim(NAME + r"The result of (the last )?[\w ]+? (?:\d+ )?stands at all ")
 def _one_for_all(found, evidence):
     place = -1 if found[1] else 0
-    return along(
-        evidence,
-        lambda a, b, d: (
-            a.shape == b.shape and all(alike(a.select(d, place), x) for x in b.unbind(d))
-        ),
-    )
+
+    def holds(a, b, d):
+        return a.shape == b.shape and all(alike(a.select(d, place), x) for x in b.unbind(d))
+
+    return along(evidence, holds)
 
 
 @claim(NAME + r"The right results are (averaged|added up) over the ")

@@ -35,19 +35,14 @@ def _same_numbers(a: Tensor, b: Tensor) -> bool:
 @claim(rf"^The numbers are {NUMBER} times what they should be")
 def _times(found, evidence):
     factor = number(found[1])
-    both = [(torch.as_tensor(a), torch.as_tensor(b)) for a, b in wrong_pairs(evidence)]
-    return bool(both) and all(
-        a.shape == b.shape and alike(a.double() * factor, b.double(), 5e-3) for a, b in both
-    )
+    both = [(torch.as_tensor(x).double() for x in pair) for pair in wrong_pairs(evidence)]
+    return bool(both) and all(alike(a * factor, b, 5e-3) for a, b in both)
 
 
 @claim(r"but the axes stand in another order")
 def _order(found, evidence):
     return _tensors(
-        evidence,
-        lambda a, b: (
-            a.dim() == b.dim() and sorted(a.shape) == sorted(b.shape) and _same_numbers(a, b)
-        ),
+        evidence, lambda a, b: sorted(a.shape) == sorted(b.shape) and _same_numbers(a, b)
     )
 
 
