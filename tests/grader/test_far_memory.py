@@ -26,9 +26,8 @@ def judged(session, judge, *sources: str):
     """The verdict on a notebook of these cells."""
     session.open(Cell(k, source) for k, source in enumerate(sources, start=1))
     assert session.problems == []
-    return session.judge(
-        load(judge) if isinstance(judge, str) else tiny(judge, answer="tell"), 2**127 + 1
-    )
+    exercise = load(judge) if isinstance(judge, str) else tiny(judge, answer="tell")
+    return session.judge(exercise, 2**127 + 1)
 
 
 # The worker says that nothing was made. Its memory is limited all the same.
@@ -39,10 +38,7 @@ calls.made_by = lambda answer, *args: (answer(*args), (0, 0, "", 0))[1]
 
 
 def test_a_worker_that_lies_about_its_memory_gains_nothing(session):
-    start, name = (
-        "import math\nimport torch\nimport torch.nn.functional as F",
-        "decode_without_copy",
-    )
+    start, name = "import math\nimport torch", "decode_without_copy"
     said = judged(session, name, start, LIES, WRONG[name])
     assert said.status == "failed"
     why, fact = said.findings

@@ -197,9 +197,8 @@ def test_answers_survive_splits_at_any_line_and_magics(path):
             found = given(*original[:index], *parts, *original[index + 1 :])
             together = "".join(found.problems)
             assert "".join("\n".join(sources(found)).split()) == "".join("\n".join(whole).split()), together  # fmt: skip
-            assert len(found.cells) == len(whole) + (together == ""), (
-                "joined, or two whole statements"
-            )
+            # joined, or two whole statements
+            assert len(found.cells) == len(whole) + (together == "")
     for magic in ("%matplotlib inline\n", "!pip install 'x\n", "x = !ls\n", "%%time\n"):
         cells = [c | {"source": [magic, *c["source"], "\ntorch?"]} if c in answers else c for c in original]  # fmt: skip
         assert read(file(json.dumps({"cells": cells}).encode())).chapters == (chapter(path),)
@@ -228,9 +227,9 @@ def test_copies_of_a_cell_stay_in_order_and_a_stub_undoes_nothing():
     copies = [cell(x, grade_id="causal_mask_answer") for x in (ANSWER, copy, STUB)]
     notebook = given(SETUP, *copies, CHECK)
     assert sources(notebook) == [SETUP, ANSWER, copy, CHECK]
-    assert notebook.problems == (
-        "Cells 2 and 3 are copies of one cell and differ; where they define the same, the last one "
-        "counts.",
+    (told,) = notebook.problems
+    assert told.startswith(
+        "Cells 2 and 3 are copies of one cell and differ; where they define the "
     )
     assert sources(given(copies[2], CHECK)) == [STUB, CHECK]
     assert given(copies[0], copies[0], CHECK).problems == ()

@@ -144,10 +144,8 @@ def test_what_is_too_deep_or_too_long_ends_in_words():
 
 
 def test_every_error_that_python_knows_arrives_as_itself():
-    kinds = [
-        k for k, v in vars(builtins).items() if isinstance(v, type) and issubclass(v, Exception)
-    ]
-    for kind in kinds:
+    types = {k: v for k, v in vars(builtins).items() if isinstance(v, type)}
+    for kind in [k for k, v in types.items() if issubclass(v, Exception)]:
         error = raised(kind, "what it said", False)
         assert isinstance(error, getattr(builtins, kind)) or kind == "ExceptionGroup"
         assert str(error) == "what it said"

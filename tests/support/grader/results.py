@@ -13,9 +13,8 @@ PROTECTIONS = (("a wall", "in force"), ("a roof", "it leaks"))
 
 def result(student="anna", digest="d1", **more) -> Result:
     file = Graded(f"{student}.ipynb", "f1", VERDICTS, ("cell 3 raised ValueError",), ("a note",))
-    return Result(
-        student, digest, (file,), **{"official": False, "protections": PROTECTIONS} | more
-    )
+    more = {"official": False, "protections": PROTECTIONS} | more
+    return Result(student, digest, (file,), **more)
 
 
 def passes(order, settings) -> Result:
