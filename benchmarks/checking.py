@@ -90,7 +90,7 @@ def main() -> None:
         "checking",
         caption="Milliseconds of a check, by kind of answer",
         note="CPU time on one thread, by benchmarks/checking.py: of all right answers, and of right ones with one step "
-        "changed, the first time that a wrong answer to this exercise is met. Models that are trained are given ready-made.",
+        "changed. Models that are trained are given ready-made.",
         columns=["answer", "checks", "median", "limit", "95 %", "limit of 95 %", "dearest five"],
         rows=rows,
     )

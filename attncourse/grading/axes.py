@@ -1,5 +1,7 @@
 """What the axes of tensors are called, by the letters of annotations, einsums and formulas."""
 
+from torch import Tensor
+
 AXES = {
     "b": "sample", "h": "head", "g": "KV head", "n": "query", "m": "key", "t": "token",
     "d": "feature", "e": "feature", "w": "feature", "i": "row", "j": "column", "c": "column",
@@ -14,6 +16,13 @@ def words(letter: str) -> tuple[str, str]:
         return f"place on {letter}", f"places on {letter}"
     one = AXES[letter]
     return one, f"{one[:-1]}ies" if one.endswith("ry") else f"{one}s"
+
+
+def apart(wrong: Tensor, letters: list[str]) -> str:
+    """Along which axes only some places are wrong, and which: ``"head 2; tokens 5, 6"``, or ''."""
+    bad = [wrong.movedim(k, 0).flatten(1).any(1) for k in range(wrong.dim())]
+    found = zip(letters, bad, strict=True)
+    return "; ".join(at(x, *b.nonzero().flatten().tolist()) for x, b in found if not b.all())
 
 
 def at(letter: str, *places: int) -> str:

@@ -99,4 +99,4 @@ def other_tokens(what: str, right: str, seen: Any) -> str:
     says += [f"token {t} is missing" for _, t in after if t not in tokens]
     says += [f"token {t} is still there" for p, t in found if p == t and [p, t] not in after]
     says = says or [f"position {p} has zeros" for p, t in found if p != t]
-    return f"It does not hold that {what}: {', '.join([*dict.fromkeys(says)][:3])}."
+    return f"In the test '{what}': {', '.join([*dict.fromkeys(says)][:3])}."

@@ -11,7 +11,8 @@ from attncourse.grading.observe import Case
 SIZES = "Two tensors meet whose sizes do not fit"
 INDEX = "An index must be whole, a number or a tensor: / gives fractions, // whole numbers."
 OUTSIDE = (
-    "An index points beyond an end of its axis: it is too large, or below 0 where none may be."
+    "An index points beyond an end of its axis: it is too large, or below 0 where none may be, or "
+    "the tensor is too short."
 )
 ARGUMENTS = "A function is called with other arguments than it takes; the error below names it."
 SCALAR = (
@@ -50,6 +51,8 @@ MEANINGS = (
      "The index of gather or scatter is larger than the tensor along an axis that is not picked "
      "from: its axes stand in another order, or it belongs to the transposed tensor."),
     ("(list|tuple) index out of range", "A {0} is shorter than its index asks, or empty."),
+    ("is out of bounds for dimension \\d+ with size 0",
+     "A place in an empty tensor is asked: nothing was found, or a slice is empty."),
     ("is out of bounds for|index out of range", OUTSIDE),
     ("Dimension out of range",
      "An axis is named that the tensor does not have; print its shape in front of this line."),
@@ -95,7 +98,7 @@ def meaning_of_errors(asked: Asked) -> str:
     means, found = _meaning(asked.raised[0])
     if len(meanings) > 1 or not means:
         return ""
-    return _sizes(asked, *found) if means == SIZES else means.format(*found)
+    return _sizes(asked) if means == SIZES else means.format(*found)
 
 
 def _meaning(error: Raised) -> tuple[str, tuple[str, ...]]:
@@ -106,23 +109,29 @@ def _meaning(error: Raised) -> tuple[str, tuple[str, ...]]:
     return BY_KIND.get(error.kind, ""), ()
 
 
-def _sizes(asked: Asked, *sizes: str) -> str:
-    """The two sizes that meet in the first call that raises, and which inputs have them."""
-    call = next((x for x in asked.calls if isinstance(x.seen, Raised) and x.case), None)
-    owners = [call and _owners(asked, call.case, int(size)) for size in sizes]
-    told = [f"{size} is {owner}" for size, owner in zip(sizes, owners, strict=True) if owner]
-    inputs = f" In the call '{call.label}' {', and '.join(told)}." if call and told else ""
-    return f"{SIZES}: {' and '.join(sizes)}.{inputs}"
+def _sizes(asked: Asked) -> str:
+    """The two sizes that meet in the first call that raises, and which inputs have them.
+
+    Only inputs count that have them in all such calls: in one, a size may be the same by chance.
+    """
+    raised = [x for x in asked.calls if isinstance(x.seen, Raised) and x.case]
+    met = [(x.case, _meaning(x.seen)[1]) for x in raised] or [(None, _meaning(asked.raised[0])[1])]
+    told, first = [], met[0][1]
+    for k, size in enumerate(first):
+        several = [_owners(asked, case, int(sizes[k])) for case, sizes in met if case]
+        if owners := [x for x in several[0] if all(x in y for y in several)] if several else []:
+            told.append(f"{size} is the size of {' and '.join(owners[:2])}")
+    inputs = f" In the call '{raised[0].label}' {', and '.join(told)}." if told else ""
+    return f"{SIZES}: {' and '.join(first)}.{inputs}"
 
 
-def _owners(asked: Asked, case: Case, size: int) -> str:
+def _owners(asked: Asked, case: Case, size: int) -> list[str]:
     """The inputs that are so long, along which axes."""
     named = zip(asked.arguments, case.args, strict=False)
-    axes = [
-        f"the size of `{name}` along axis {axis}"
+    return [
+        f"`{name}` along axis {axis}"
         for name, x in named
         if isinstance(x, Tensor)
         for axis, length in enumerate(x.shape)
         if length == size
     ]
-    return " and ".join(axes[:2])

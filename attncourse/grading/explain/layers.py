@@ -21,7 +21,8 @@ def unsteady(asked: Asked) -> str:
     x, layer = draw("x", (*shape, sizes[0]), asked.seed, label), asked.answer(*sizes).eval()
     case = asked.judge.calls(shape[1], asked.seed)[0]
     with torch.no_grad():
-        once, again = (layer(x, *case.args, **case.kwargs) for _ in range(2))
+        both = (layer(x, *case.args, **case.kwargs) for _ in range(2))
+        once, again = (tuple(y) if isinstance(y, list) else y for y in both)
     return (
         "In evaluation each call gives another result: random numbers, such as those of dropout, "
         "belong to training only."

@@ -5,7 +5,8 @@ from attncourse.grading.explain.asked import Asked
 ONLY_LOUD = (
     "All calls with ordinary scores are right; with large ones not. Something depends on size: an "
     "exponential without the largest score of the row subtracted, a clamp, a small number that is "
-    "added, a number in the place of minus infinity, or a low precision."
+    "added, a largest score among hidden keys, a number in the place of minus infinity, or a low "
+    "precision."
 )
 
 

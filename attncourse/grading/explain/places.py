@@ -5,7 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attncourse.grading.axes import at, words
+from attncourse.grading import axes
+from attncourse.grading.axes import words
 from attncourse.grading.compare import ATOL, RTOL, difference, same
 from attncourse.grading.explain.asked import Asked, Wrong, axis_names, labels
 from attncourse.grading.explain.relations import one_factor
@@ -70,16 +71,12 @@ def wrong_places(asked: Asked) -> str:
 
 
 def _stands(asked: Asked, label: str, right: Tensor, seen: Tensor, number: int) -> str:
-    wrong, found = apart(right, seen), []
-    letters = axis_names(asked, right, number)
-    if band := _band(wrong, letters):
-        return f"In the call '{label}' all that is wrong stands {band}; the rest is right."
-    for axis, letter in enumerate(letters):
-        bad = wrong.movedim(axis, 0).flatten(1).any(1)
-        if not bad.all():
-            found.append(at(letter, *bad.nonzero().flatten().tolist()))
-    where = f"In the call '{label}' all that is wrong stands at {'; '.join(found)}"
-    return f"{where}; the rest is right." if found else ""
+    wrong, letters = apart(right, seen), axis_names(asked, right, number)
+    stands = _band(wrong, letters)
+    if not stands and (places := axes.apart(wrong, letters)):
+        stands = f"at {places}"
+    where = f"In the call '{label}' all that is wrong stands {stands}; the rest is right."
+    return where if stands else ""
 
 
 def _band(wrong: Tensor, letters: list[str]) -> str:

@@ -99,6 +99,8 @@ def doubled(*arguments: float, result: int = 0) -> Callable[[Asked], str]:
             for name, (one, other) in zip(names, others, strict=True)
             if abs(other / seen - one / right) > NEAR
         ]
+        if len({seen, *(other for _, other in others)}) == 1:
+            return f"{it[:1].upper()}{it[1:]} is {seen:g} whatever is doubled."
         if wrong:
             return f"{it[:1].upper()}{it[1:]} is multiplied by other numbers: {'; '.join(wrong)}."
         given = ", ".join(f"{name}={x:,}" for name, x in zip(names, arguments, strict=True))

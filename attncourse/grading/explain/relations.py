@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncourse.grading.axes import words
+from attncourse.grading.axes import apart, words
 from attncourse.grading.compare import plain, same
 from attncourse.grading.explain.asked import GRADIENT, Asked, axis_names, labels, off, tensors
 from attncourse.grading.observe import run
@@ -133,7 +133,7 @@ def relations(names: list[str]) -> Iterator[tuple[str, Callable[[Tensor], Tensor
     yield "This is the square root of the right result", torch.sqrt
     yield "This is the sigmoid of the right result", torch.sigmoid
     yield "This is 1 minus the right result", lambda x: 1 - x
-    yield "This is the right result rounded down; is it divided by //", torch.floor
+    yield "This is the right result rounded down, as // does it", torch.floor
     yield "Every number is 1 too large", lambda x: x + 1
     yield "Every number is 1 too small", lambda x: x - 1
     yield "Negative numbers became 0", torch.relu
@@ -227,6 +227,15 @@ def rounded(asked: Asked) -> str:
     return ""
 
 
+def _spoiled(asked: Asked) -> str:
+    """Where they stand in the first result that has them, if that is not everywhere."""
+    for call, number, _, seen in asked.results:
+        if not seen.isfinite().all():
+            places = apart(~seen.isfinite(), axis_names(asked, seen, number))
+            return f"; in the call '{call.label}' they stand at {places}" if places else ""
+    return ""
+
+
 def _near(expected: Any, seen: Any, tolerance: float) -> bool:
     """Are all numbers off by a small part of the largest in their row, as after rounding?"""
     pairs = tensors(expected, seen)
@@ -250,5 +259,5 @@ def not_a_number(asked: Asked) -> str:
     wrong, count = asked.far, len(asked.calls)
     if wrong and len(wrong) < count and all(spoiled(*both) for both in off(wrong)):
         where = f"In {len(wrong)} of {count} calls there are NaN or infinite numbers: "
-        return f"{where}{labels(wrong)}{' ...' * (len(wrong) > 3)}. All other calls are right."
+        return f"{where}{labels(wrong)}{' ...' * (len(wrong) > 3)}{_spoiled(asked)}."
     return ""

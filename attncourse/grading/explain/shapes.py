@@ -17,7 +17,7 @@ def uncalled(asked: Asked) -> str:
     """Functions instead of what they return."""
     wrong = asked.far
     if wrong and all(callable(x.seen) and not isinstance(x.seen, Tensor) for x in wrong):
-        return "A function is returned; return what it gives when it is called."
+        return "A function is returned where a result belongs: call it, or is another name meant?"
     return ""
 
 

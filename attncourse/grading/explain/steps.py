@@ -93,10 +93,8 @@ def missing_step(asked: Asked, right: Sequence[int] = ()) -> str:
     missing = asked.right[place].called
     if right and _feeds(asked, missing, right):
         return ""
-    come = ", which come next on one right way" if place == done + 1 else ""
     return (
-        f"The answer makes {called} as it should. Not among its tensors are {missing}{come}: look "
-        "there, if your way needs them."
+        f"The answer makes {called} as it should. Look next at {missing}, if your way makes them."
     )
 
 

@@ -81,6 +81,8 @@ def turned_step(asked: Asked) -> str:
             told = f"new {what} {t} is turned by position {at}; its own is {past + t}"
             if at is None and what == "query":
                 return ""
+            if what == "key" and not difference(token, seen):
+                told = f"new key {t} comes back as it came; it should turn by {past + t} positions"
             told = told if at is not None else _first_pair(token, seen, t, past + t)
             return f"In the call '{call.label}' {told}."
     return ""

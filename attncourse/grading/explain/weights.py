@@ -71,6 +71,12 @@ def _other_keys(right: Tensor, seen: Tensor) -> str:
             f"all weights of query {query} are 0, and should not be: are all its keys hidden, or "
             "is something infinite divided by?"
         )
+    top = right.argmax(-1, keepdim=True)
+    if (seen.gather(-1, top) > 1 - LEAST).all() and (right.amax(-1) < 1 - NEAR).all():
+        return (
+            "all weight of each query is on the key with its largest score, as where scores are "
+            "far too large: look at the scale."
+        )
     hidden = ((seen == 0) & (right > LEAST)).reshape(-1, *right.shape[-2:]).all(0)
     for wrong, says in (
         ((right == 0) & (seen.abs() > LEAST), "gives key {} some weight; it should give it none"),

@@ -61,7 +61,7 @@ def misjudged(asked: Asked) -> str:
     if len({*sum(told, [])}) == 1:
         return f"Every head of every table is called {WORDS[told[0][0]]}."
     if all(len({*x}) == 1 for x in told):
-        return "All heads of a table get one verdict; each has a table of its own."
+        return "In every call all heads get the same verdict; each has a table of its own."
     wrong = {True: [], False: []}
     for (_, _, heads, _), call, seen in zip(drawn(asked.seed), asked.calls, told, strict=True):
         for name, found, asks in zip(heads, seen, call.expected.tolist(), strict=True):

@@ -51,7 +51,8 @@ def right(block_m, block_n, head_dim, warps, registers, shared, card):
     return held, min(by_registers, card // (shared + RESERVED))
 
 
-QUESTIONS = (  # of programs: a sentence, registers, shared, bytes of the card
+QUESTIONS = (  # a sentence, registers, shared, bytes of the card
+    ("64 x (64 + 16) numbers are dealt out to 128 threads", 32, KB, 200 * KB),
     ("100 KB of shared memory do not fit into 90", 32, 100 * KB, 90 * KB),
     ("9 KB of shared memory and 1 KB for each program: of 100 KB 10 have room",
      32, 9 * KB, 100 * KB),

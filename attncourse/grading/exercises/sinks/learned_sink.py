@@ -60,7 +60,8 @@ def read_as(asked: Asked) -> str:
     if call is not asked.calls[0] or not same(right * (left / asks)[..., None], seen):
         return ""
     if (left > 0.999).all():
-        return "The weights of a query add up to 1, so that nothing is left to the sink."
+        total = f"{float(left.flatten()[0]):.3g}"
+        return f"The weights of a query add up to {total}, so that nothing is left to the sink."
     if same(left[:1, :, :1].expand_as(left), left):
         return "A sink takes the same share of all queries; it should depend on their scores, too."
     score = sink + ((1 / left - 1) / (1 / asks - 1)).log()
