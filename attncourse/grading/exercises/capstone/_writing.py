@@ -13,7 +13,7 @@ from attncourse.grading.exercises.capstone._looks import influence, listed, shap
 from attncourse.grading.exercises.capstone._net import VOCAB, close, drawn_into, random_tokens
 
 SHARED = "no; is it one block, is the list no nn.ModuleList, or are num_heads and layers exchanged?"
-PLACES = "Does it read itself, at place m behind m others? Are keys kept as keys, and turned once?"
+PLACES = "Does each read itself, at place m behind m others? Do keys stay keys, turned only once?"
 OWN = "With one layer all is right: does each layer find its own keys and values in the cache?"
 MIXED = "no; the model keeps something of a text itself; use the cache that is handed over"
 RUN_AGAIN = "the prompt is run again for each token; keep what attention reads of it in every layer"

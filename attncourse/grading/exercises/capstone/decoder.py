@@ -26,9 +26,7 @@ NAMES = (
     ORDER, PREFIX, *READ.values(), STORED, LAYERS, HEADS, TRAINING, GRADIENT, START,
 )  # fmt: skip
 GROWS = "no; is something divided by the number of tokens, or are places counted from the end?"
-UNSTORED = (
-    "no; random numbers decide that are no parameters: in a buffer, or blocks in a plain list"
-)
+UNSTORED = "no; random numbers decide that are no parameters: in a buffer, or blocks in a list"
 NORM = "no; does a norm run over samples or tokens, as nn.BatchNorm1d does?"
 
 
