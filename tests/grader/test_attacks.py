@@ -20,9 +20,9 @@ SETTINGS = {
     "ordinary user, cgroup": (True, True),
 }
 FULL = "root" if IS_ROOT else "ordinary user"  # what answers compute is the same everywhere
-# Behind these an honest student is graded. Behind others comes the next family, which must reach the judge, too.
-PROVEN = (*EVERYWHERE, FAMILIES[-1])
-CASES = [(x, family) for x in SETTINGS for family in (FAMILIES if x == FULL else EVERYWHERE)]
+COMPUTED = FAMILIES[len(EVERYWHERE) :]
+# A service is dear: tests are ordered by it, and so the families have no scope.
+SERVED = {"indirect": True, "scope": "module"}
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +50,30 @@ def students(family: str, cgroup: bool) -> list[list[Attack]]:
     return [group for group in groups if group] + [[x] for x in there if x.apart]
 
 
-@pytest.mark.parametrize(("service", "family"), CASES, indirect=["service"], scope="module")
-def test_an_attack_gains_nothing_and_harms_nobody(service, family):
+def tried(service: Service, family: str, then_honest: bool) -> None:
+    """The attacks of a family gain nothing and leave nothing; an honest student after them has the own points."""
     before = service.limits()
     found = list(chain.from_iterable(map(service.harm, students(family, service.has_cgroup))))
     assert not found, "\n".join(found)
-    if family in PROVEN:
+    if then_honest:
         after = service.honest()
         assert after.files[0].verdicts[0].status == "passed", after
     assert service.limits() == before
     assert not service.yard.traces()
     assert service.yard.contents() == service.yard.put
+
+
+@pytest.mark.parametrize("service", SETTINGS, **SERVED)
+@pytest.mark.parametrize("family", EVERYWHERE)
+def test_an_attack_on_the_machine_gains_nothing_and_harms_nobody(service, family):
+    tried(service, family, then_honest=True)
+
+
+@pytest.mark.parametrize("service", [FULL], **SERVED)
+@pytest.mark.parametrize("family", COMPUTED)
+def test_an_attack_on_the_judge_gains_nothing_and_harms_nobody(service, family):
+    """Behind each comes the next family, whose wrong answers must be judged as well."""
+    tried(service, family, then_honest=family == COMPUTED[-1])
 
 
 def test_every_trap_shuts():
