@@ -8,30 +8,25 @@ from support.contracts import CONTRACTS
 from support.mutants.package import MODULES, build
 from support.registered import CLAIMS, MUTANTS, VARIANTS
 
-# Most wrong versions fall to what was written for their module, so that is tried first: files of tests/support,
-# of the same name where none is listed.
+# Most wrong versions fall to the cases and claims that were written for their module, so those are tried first: the
+# files of these names, of the module's own where none is listed.
 HOMES = {
-    "steps": ("cases.attention", "claims.attention"),
-    "scores": ("cases.positions", "cases.attention", "claims.attention"),
-    "cost": ("claims.attention", "claims.cache"),
-    "masks": ("cases.attention", "claims.attention", "claims.window", "claims.global_local"),
-    "layers": ("cases.layers", "claims.attention", "cases.shared", "claims.cache"),
-    "positions": ("cases.positions", "claims.cache"),
-    **dict.fromkeys(("cache", "latent"), ("cases.shared", "claims.cache")),
-    **dict.fromkeys(("online", "tiled", "flash"), ("cases.flash", "claims.flash")),
-    **dict.fromkeys(("window", "rolling"), ("cases.window", "claims.window")),
-    "dilated": ("cases.window", "claims.layers"),
-    "bigbird": ("cases.global_local", "claims.global_local", "claims.layers"),
-    **dict.fromkeys(("longformer", "reach"), ("cases.global_local", "claims.global_local")),
-    "linear": ("cases.linear", "claims.linear"),
-    **dict.fromkeys(("gated", "delta"), ("cases.gated", "claims.gated")),
-    **dict.fromkeys(("sinks", "streaming"), ("cases.sinks", "claims.sinks")),
-    "differential": ("cases.differential", "claims.differential"),
-    **dict.fromkeys(
-        ("disentangled", "document_bias"), ("cases.disentangled", "claims.disentangled")
-    ),
-    "multi_token": ("cases.multi_token", "claims.multi_token"),
-    "talking_heads": ("cases.talking_heads", "claims.multi_token", "claims.layers"),
+    "steps": "attention",
+    "scores": "positions attention",
+    "cost": "attention cache",
+    "masks": "attention window global_local",
+    "layers": "layers attention shared cache",
+    "positions": "positions cache",
+    **dict.fromkeys(("cache", "latent"), "shared cache"),
+    **dict.fromkeys(("online", "tiled"), "flash"),
+    "rolling": "window",
+    "dilated": "window layers",
+    "bigbird": "global_local layers",
+    **dict.fromkeys(("longformer", "reach"), "global_local"),
+    "delta": "gated",
+    "streaming": "sinks",
+    "document_bias": "disentangled",
+    "talking_heads": "talking_heads multi_token layers",
 }
 DEAR = {
     "scores x 300",
@@ -47,7 +42,8 @@ DEAR = {
 
 def killers(package, module: str = "steps"):
     """All claims, and all contracts on all variants, as pairs of a title and a call: at home first, dear last."""
-    home = {f"support.{name}" for name in HOMES.get(module, (f"cases.{module}",))}
+    names = HOMES.get(module, module).split()
+    home = {f"support.{folder}.{name}" for folder in ("cases", "claims") for name in names}
     found = [(x, x.__name__, x.__name__, partial(x, package)) for x in CLAIMS]
     for title, contract in CONTRACTS.items():
         for name, make in VARIANTS.items():

@@ -25,10 +25,21 @@ def close(ours, theirs, rtol=0.0, atol=1e-12):
     torch.testing.assert_close(ours, theirs, rtol=rtol, atol=atol)
 
 
-def learnable(variant) -> list[Tensor]:
+def same(ours: Tensor, theirs: Tensor, inputs) -> None:
+    """Two outputs are equal, and so is what they send back to the inputs."""
+    close(ours, theirs)
+    found, expected = (gradients([x], inputs) for x in (ours, theirs))
+    close(found, expected, atol=1e-11)
+
+
+def named(variant) -> list[tuple[str, Tensor]]:
     """Everything a gradient can reach: float inputs, and the parameters of a layer."""
-    inputs = [x.requires_grad_() for x in variant.inputs if x.is_floating_point()]
-    return inputs + (list(variant.layer.parameters()) if variant.layer else [])
+    inputs = [("input", x.requires_grad_()) for x in variant.inputs if x.is_floating_point()]
+    return inputs + (list(variant.layer.named_parameters()) if variant.layer else [])
+
+
+def learnable(variant) -> list[Tensor]:
+    return [x for _, x in named(variant)]
 
 
 def gradients(outputs, sources: list[Tensor]) -> list[Tensor]:
@@ -55,12 +66,13 @@ def gradients_equal_spec(make):
     if not variant.learns:
         return UNDEFINED
     sources = learnable(variant)
-    loops = variant.spec(*variant.inputs)
-    if variant.stored:
+    known = variant.spec(*variant.inputs)
+    if variant.stored:  # then that is known, and cheaper than the loops
         stored = variant.stored(*variant.inputs)
-        close(gradients(stored, sources), gradients(loops, sources), atol=1e-10)
+        close(gradients(stored, sources), gradients(known, sources), atol=1e-10)
+        known = stored
     run = variant.run(*variant.inputs)
-    return close(gradients([run], sources), gradients(loops[:1], sources), atol=1e-10)
+    return close(gradients([run], sources), gradients(known[:1], sources), atol=1e-10)
 
 
 @contract("equals PyTorch's own")
@@ -158,12 +170,6 @@ def empty_row(make):
     return None
 
 
-def named(variant) -> list[tuple[str, Tensor]]:
-    """The names of what `learnable` lists."""
-    inputs = [("input", x) for x in variant.inputs if x.is_floating_point()]
-    return inputs + (list(variant.layer.named_parameters()) if variant.layer else [])
-
-
 @contract("single token")
 def single_token(make):
     variant = make(n=1, m=1)
@@ -178,9 +184,10 @@ def single_token(make):
 def large_scores(make):
     variant = make()
     loud = [variant.inputs[0] * 300, *variant.inputs[1:]]
+    loops = variant.spec(*loud)
     if variant.stored:
-        close(variant.stored(*loud), variant.spec(*loud), rtol=1e-9)
-    close(variant.run(*loud), variant.spec(*loud)[0], rtol=1e-9)
+        close(variant.stored(*loud), loops, rtol=1e-9)
+    close(variant.run(*loud), loops[0], rtol=1e-9)
     single = [x.float() if x.is_floating_point() else x for x in loud]
     if variant.layer:
         variant.layer.float()
@@ -240,23 +247,24 @@ def nudged(x: Tensor, generator) -> Tensor:
     return x + x.abs().clamp(max=1e30).nan_to_num() * step * torch.finfo(torch.float32).eps / 2
 
 
-class LargestTensor(TorchDispatchMode):
-    """Remembers the bytes of the largest tensor that any operation returned."""
+class Tensors(TorchDispatchMode):
+    """Remembers the bytes of the largest tensor that any operation returned, and how many numbers all of them held."""
 
-    bytes = 0
+    largest = numbers = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         for x in result if isinstance(result, tuple | list) else [result]:
             if isinstance(x, Tensor):
-                self.bytes = max(self.bytes, x.untyped_storage().nbytes())
+                self.largest = max(self.largest, x.untyped_storage().nbytes())
+                self.numbers += x.numel()
         return result
 
 
 def largest_tensor(call, *inputs) -> int:
-    with LargestTensor() as seen, torch.no_grad():
+    with Tensors() as seen, torch.no_grad():
         call(*inputs)
-    return seen.bytes
+    return seen.largest
 
 
 @contract("memory as declared")

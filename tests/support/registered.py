@@ -1,14 +1,22 @@
-"""Every case, claim and wrong version: the files that register them are imported here, each of them."""
+"""Every case, claim and wrong version: the files that hold them are imported here, each of them."""
 
 from importlib import import_module
+from inspect import isfunction, signature
 from pathlib import Path
 
 from support.cases import VARIANTS
-from support.claims import CLAIMS
 from support.mutants import MUTANTS
 
 __all__ = ["CLAIMS", "MUTANTS", "VARIANTS"]
+CLAIMS = []
 
-for folder in ("cases", "claims"):
-    for path in sorted((Path(__file__).parent / folder).glob("[!_]*.py")):
-        import_module(f"support.{folder}.{path.stem}")
+
+def files(folder: str) -> list:
+    paths = sorted((Path(__file__).parent / folder).glob("[!_]*.py"))
+    return [import_module(f"support.{folder}.{path.stem}") for path in paths]
+
+
+files("cases")
+for module in files("claims"):
+    own = [x for x in vars(module).values() if isfunction(x) and x.__module__ == module.__name__]
+    CLAIMS += [x for x in own if x.__name__[0] != "_" and [*signature(x).parameters] == ["p"]]

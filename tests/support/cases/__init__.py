@@ -34,6 +34,11 @@ class Sizes(NamedTuple):
     e: int = 13
 
 
+def mix(weights, query, key, value, *rest):
+    repeated = value.repeat_interleave(weights.size(1) // value.size(1), dim=1)
+    return torch.einsum("bhnm,bhme->bhne", weights, repeated)
+
+
 @dataclass(frozen=True)
 class Variant:
     """A property whose field is ``None`` is not defined for the variant.
@@ -58,8 +63,8 @@ class Variant:
     inputs: tuple[Tensor, ...]
     run: Callable[..., Tensor]
     spec: Callable[..., tuple[Tensor, Tensor]]
-    remake: Callable[..., Tensor]
     limit: Callable[[], tuple[Tensor, Tensor]]
+    remake: Callable[..., Tensor] = mix
     stored: Callable[..., tuple[Tensor, Tensor]] | None = None
     masked: Callable[..., tuple[Tensor, Tensor]] | None = None
     dropped: Callable[..., tuple[Tensor, Tensor]] | None = None
@@ -104,9 +109,13 @@ def some_pairs(*shape: int) -> Tensor:
     return visible.index_fill(-1, torch.tensor(0), True)
 
 
-def mix(weights, query, key, value, *rest):
-    repeated = value.repeat_interleave(weights.size(1) // value.size(1), dim=1)
-    return torch.einsum("bhnm,bhme->bhne", weights, repeated)
+def weighing(inputs, stored, **own) -> Variant:
+    """A variant of a function that returns output and weights, and takes a mask."""
+    usual = {
+        "run": lambda *inputs: stored(*inputs)[0],
+        "masked": lambda mask, *inputs: stored(*inputs, attn_mask=mask),
+    }
+    return Variant(inputs=tuple(inputs), stored=stored, **usual | own)
 
 
 def moved(p, s, ours, by_loops, limit, table=()):
@@ -116,15 +125,10 @@ def moved(p, s, ours, by_loops, limit, table=()):
     def attend(q, k, v, *table, **options):
         return p.steps.attention(q, k, v, score_mod=ours(*table), **options)
 
-    return Variant(
-        inputs=(q, k, v, *table),
-        run=lambda *inputs: attend(*inputs)[0],
-        stored=attend,
-        spec=lambda q, k, v, *table: spec.scaled_dot_product_attention(
-            q, k, v, score_mod=by_loops(*table)
-        ),
-        remake=mix,
-        limit=lambda: limit(q, k, v, attend),
-        masked=lambda mask, *inputs: attend(*inputs, attn_mask=mask),
+    def loops(q, k, v, *table):
+        return spec.scaled_dot_product_attention(q, k, v, score_mod=by_loops(*table))
+
+    return weighing(
+        (q, k, v, *table), attend, spec=loops, limit=lambda: limit(q, k, v, attend),
         flex=lambda q, k, v, *table: flex(q, k, v, score_mod=ours(*table)),
-    )
+    )  # fmt: skip

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attncourse import spec
-from support.cases import Variant, draw, mix, moved, qkv, some_pairs, variant
+from support.cases import Variant, draw, moved, qkv, some_pairs, variant
 from support.cases.oracles import flex
 
 
@@ -59,8 +59,7 @@ def function(p, s, limit, *masks, fixed=None, **own):
         "torch": partial(F.scaled_dot_product_attention, **fixed),
         "masked": lambda mask, q, k, v, *_: stored(q, k, v, mask),
     }
-    given = {"inputs": (q, k, v, *masks), "run": run, "remake": mix}
-    return Variant(**given, limit=lambda: limit(run, q, k, v), **usual | own)
+    return Variant((q, k, v, *masks), run, limit=lambda: limit(run, q, k, v), **usual | own)
 
 
 @variant("scaled_dot_product_attention")

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, draw, mix, module, some_pairs, variant
+from support.cases import draw, module, some_pairs, variant, weighing
 from support.cases.layers import attending, heads_of, sequences
 from support.mutants import MUTANTS
 
@@ -28,17 +28,10 @@ def differential(p, s, limit, spec_mask=None, **options):
     def stored(q, k, v, lam, **more):
         return attend(q, k, v, lam, **options | more)
 
-    return Variant(
-        inputs=(q, k, v, LAM.clone()),
-        run=lambda *inputs: stored(*inputs)[0],
-        stored=stored,
-        spec=lambda *inputs: spec.differential_attention(*inputs, spec_mask, causal),
-        remake=mix,
-        limit=lambda: limit(attend, q, k, v),
-        masked=lambda mask, *inputs: stored(*inputs, attn_mask=mask),
-        leaves_rest=True,
-        is_causal=causal,
-    )
+    return weighing(
+        (q, k, v, LAM.clone()), stored, limit=lambda: limit(attend, q, k, v), leaves_rest=True,
+        spec=lambda *inputs: spec.differential_attention(*inputs, spec_mask, causal), is_causal=causal,
+    )  # fmt: skip
 
 
 @variant("differential_attention", d=4, e=3)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, draw, mix, module, qkv, some_pairs, variant
+from support.cases import draw, module, qkv, some_pairs, variant, weighing
 from support.cases.layers import attending, heads_of, sequences
 from support.mutants import MUTANTS
 
@@ -36,16 +36,12 @@ def disentangled(p, s, tables, limit, visible=None, mask=None, buckets=None, **o
         named = dict(zip(tables, drawn, strict=True)) | {"bucket": given[1], "attn_mask": visible}
         return spec.disentangled_attention(q, k, v, **named | kept)
 
-    return Variant(
-        inputs=(q, k, v, *draw(*[(s.h, 8, s.d)] * len(tables))),
+    return weighing(
+        (q, k, v, *draw(*[(s.h, 8, s.d)] * len(tables))), stored, spec=by_loops,
         run=lambda *inputs: stored(*inputs, need_weights=False)[0],
-        stored=stored,
-        spec=by_loops,
-        remake=mix,
         limit=lambda: limit(disentangled.disentangled_attention, q, k, v),
-        masked=lambda mask, *inputs: stored(*inputs, attn_mask=mask),
         is_causal=options.get("is_causal", False),
-    )
+    )  # fmt: skip
 
 
 @variant("disentangled_attention", d=4)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, mix, module, qkv, some_pairs, variant
+from support.cases import Variant, module, qkv, some_pairs, variant
 from support.cases.attention import as_many, flex_masked, mean, nothing_hidden
 from support.cases.oracles import flex
 
@@ -41,16 +41,8 @@ def flashed(p, s, *more, visible=None, fixed=None, theirs, limit, **oracles):
         k, v = (x.repeat_interleave(s.h // s.g, dim=1) for x in (key, value))
         return spec.scaled_dot_product_attention(query, k, v, mask)
 
-    return Variant(
-        inputs=(q, k, v, *more),
-        run=run,
-        spec=by_loops,
-        remake=mix,
-        limit=lambda: limit(run, q, k, v),
-        torch=theirs,
-        fused=True,
-        **oracles,
-    )
+    fused = {"torch": theirs, "fused": True, **oracles}
+    return Variant((q, k, v, *more), run, by_loops, partial(limit, run, q, k, v), **fused)
 
 
 @variant("flash_attention")

@@ -6,9 +6,12 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, draw, mix, module, variant
+from support.cases import Variant, draw, module, variant
 from support.cases.layers import attending, heads_of, sequences
 from support.mutants import MUTANTS
+
+# What holds of every state: its weights sum to anything, and are not stored.
+STATE = {"is_causal": True, "any_sum": True, "fused": True}
 
 
 def by_tokens(q, k, v, g, beta=None, scale=None):
@@ -35,16 +38,9 @@ def gated_variant(p, s, limit, decays=()):
         return weights @ v, weights
 
     run = partial(gated.gated_linear_attention, chunk=2)
+    limited = partial(limit, run, q, k, v, g)
     return Variant(
-        inputs=(q, k, v, g),
-        run=run,
-        stored=None if decays else stored,
-        spec=by_tokens,
-        remake=mix,
-        limit=lambda: limit(run, q, k, v, g),
-        is_causal=True,
-        fused=True,
-        any_sum=True,
+        (q, k, v, g), run, by_tokens, limited, stored=None if decays else stored, **STATE
     )
 
 
@@ -74,16 +70,10 @@ def delta_variant(p, s, limit, decays=None):
     def run(q, k, v, beta, g=None):
         return delta.delta_rule(q, k, v, beta, log_decay=g, chunk=3)
 
-    return Variant(
-        inputs=inputs,
-        run=run,
-        spec=lambda q, k, v, beta, g=None: by_tokens(q, k, v, 0 * beta if g is None else g, beta),
-        remake=mix,
-        limit=lambda: limit(run, *inputs),
-        is_causal=True,
-        fused=True,
-        any_sum=True,
-    )
+    def by_loops(q, k, v, beta, g=None):
+        return by_tokens(q, k, v, 0 * beta if g is None else g, beta)
+
+    return Variant(inputs, run, by_loops, partial(limit, run, *inputs), **STATE)
 
 
 @variant("delta_rule", n=7, m=7, d=4)
@@ -132,7 +122,7 @@ def layered(p, s, layer, gates, simpler):
         out, weights = by_tokens(*projected(x, beta is not None), g, beta)
         return behind(out), weights
 
-    more = {"spec": by_loops, "masked": None, "is_causal": True, "any_sum": True, "fused": True}
+    more = {"spec": by_loops, "masked": None, **STATE}
     limit = lambda layer, x: simpler(layer, x, projected, behind)  # noqa: E731
     return attending(layer, x, limit, heads=(s.h,) * 3, joined=behind, **more)
 

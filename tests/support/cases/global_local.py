@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from attncourse.spec import scaled_dot_product_attention
-from support.cases import Variant, draw, mix, module, variant
+from support.cases import Variant, draw, module, variant
 from support.cases.layers import attending, heads_of, layered
 from support.cases.oracles import flex
 from support.mutants import MUTANTS
@@ -35,7 +35,6 @@ def longformer(p, s):
         inputs=(q, k, v),
         run=lambda q, k, v: attend(q, k, v, is_global, WINDOW),
         spec=lambda q, k, v: spec.longformer_attention(q, k, v, is_global, *WINDOW),
-        remake=mix,
         limit=lambda: (attend(q, k, v, everybody, WINDOW), F.scaled_dot_product_attention(q, k, v)),
         torch=lambda q, k, v: F.scaled_dot_product_attention(q, k, v, visible),
         flex=partial(flex, mask_mod=rule),
@@ -118,7 +117,6 @@ def bigbird(p, s):
         inputs=(q, k, v),
         run=lambda q, k, v: bigbird.bigbird_attention(q, k, v, plan, size),
         spec=lambda q, k, v: scaled_dot_product_attention(q, k, v, visible()),
-        remake=mix,
         limit=limit,
         torch=lambda q, k, v: F.scaled_dot_product_attention(q, k, v, visible()),
         flex=partial(flex, mask_mod=rule),

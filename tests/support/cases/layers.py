@@ -99,7 +99,7 @@ def sequences(s, *lengths_and_widths):
     return draw(*[(s.b, length, width) for length, width in sizes])
 
 
-@variant("MultiHeadAttention, self", m=5)
+@variant("MultiHeadAttention, self", m=5, d=4)
 def layer_self(p, s):
     (x,) = sequences(s)
 
@@ -113,7 +113,7 @@ def layer_self(p, s):
     return layered(s, layer, [x], one_head_without_projections)
 
 
-@variant("MultiHeadAttention, cross")
+@variant("MultiHeadAttention, cross", d=4)
 def layer_cross(p, s):
     x, memory = sequences(s, (s.n, s.h * s.d), (s.m, s.h * s.d))
     layer = p.layers.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5)
@@ -121,7 +121,7 @@ def layer_cross(p, s):
     return layered(s, layer, [x, memory], lambda layer, _: (layer(x, x), layer(x)))
 
 
-@variant("MultiHeadAttention, causal")
+@variant("MultiHeadAttention, causal", d=4)
 def layer_causal(p, s):
     inputs = sequences(s, (s.n, s.h * s.d), (s.m, s.h * s.d))
 
@@ -133,7 +133,7 @@ def layer_causal(p, s):
     return replace(causal, is_causal=True)
 
 
-@variant("MultiHeadAttention, causal and bool mask")
+@variant("MultiHeadAttention, causal and bool mask", d=4)
 def layer_masked(p, s):
     inputs = sequences(s, (s.n, s.h * s.d), (s.m, s.h * s.d))
     mask = some_pairs(s.b, 1, s.n, s.m)
@@ -148,7 +148,7 @@ def layer_masked(p, s):
     return replace(masked, is_causal=True)
 
 
-@variant("MultiHeadAttention, kdim and vdim")
+@variant("MultiHeadAttention, kdim and vdim", d=4)
 def layer_widths(p, s):
     inputs = sequences(s, (s.n, s.h * s.d), (s.m, 17), (s.m, 19))
 
@@ -165,7 +165,7 @@ def layer_widths(p, s):
     return layered(s, layer, inputs, wide_inputs_of_zeros)
 
 
-@variant("MultiHeadAttention, bias=False", m=5)
+@variant("MultiHeadAttention, bias=False", m=5, d=4)
 def layer_no_bias(p, s):
     (x,) = sequences(s)
 
@@ -189,14 +189,14 @@ def same_as(p, s, options, *inputs):
     return limit
 
 
-@variant("SelfAttention", m=5)
+@variant("SelfAttention", m=5, d=4)
 def self_attention(p, s):
     (x,) = sequences(s)
     layer = p.layers.SelfAttention(s.h * s.d, s.h, dropout=0.5)
     return layered(s, layer, [x], same_as(p, s, {}, x))
 
 
-@variant("CausalSelfAttention", m=5)
+@variant("CausalSelfAttention", m=5, d=4)
 def causal_self_attention(p, s):
     (x,) = sequences(s)
     layer = p.layers.CausalSelfAttention(s.h * s.d, s.h, dropout=0.5)
@@ -204,7 +204,7 @@ def causal_self_attention(p, s):
     return replace(layered(s, layer, [x], limit, spec.causal(s.n, s.n)), is_causal=True)
 
 
-@variant("CrossAttention")
+@variant("CrossAttention", d=4)
 def cross_attention(p, s):
     inputs = sequences(s, (s.n, s.h * s.d), (s.m, s.h * s.d))
     layer = p.layers.CrossAttention(s.h * s.d, s.h, dropout=0.5)

@@ -21,16 +21,10 @@ def linear_variant(p, s, limit, **options):
         return mix(weights, q, k, v), weights
 
     return Variant(
-        inputs=(q, k, v),
-        run=run,
-        stored=stored,
-        spec=partial(spec.linear_attention, **options),
-        remake=mix,
-        limit=lambda: limit(run, q, k, v),
-        is_causal=options.get("is_causal", False),
-        fused=True,
+        (q, k, v), run, partial(spec.linear_attention, **options), partial(limit, run, q, k, v),
+        stored=stored, is_causal=options.get("is_causal", False), fused=True,
         any_sum=not options.get("normalize", True),
-    )
+    )  # fmt: skip
 
 
 @variant("linear_attention", h=6, g=2)

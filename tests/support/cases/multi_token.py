@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, draw, mix, module, qkv, some_pairs, variant
+from support.cases import draw, module, qkv, some_pairs, variant, weighing
 from support.cases.layers import attending, sequences
 from support.mutants import MUTANTS
 
@@ -33,17 +33,14 @@ def multi_token(p, s, parts, limit, visible=None, **options):
         named = dict(zip(names, given, strict=True))
         return spec.multi_token_attention(q, k, v, **named, visible=visible)
 
-    return Variant(
-        inputs=(q, k, v, *parts.values()),
-        run=lambda *inputs: stored(*inputs)[0],
-        stored=stored,
-        spec=by_loops,
-        remake=mix,
-        limit=lambda: limit(attend, q, k, v),
-        any_sum=any(name.endswith("_after") for name in names),
-        more_rows=parts["kernel"].size(1) - 1,
-        is_causal=options.get("is_causal", True),
-    )
+    # A kernel of one row leaves the queries apart, so that an empty row is nobody else's matter.
+    rows = parts["kernel"].size(1)
+    apart = {} if rows == 1 else {"masked": None}
+    return weighing(
+        (q, k, v, *parts.values()), stored, spec=by_loops, limit=lambda: limit(attend, q, k, v),
+        any_sum=any(name.endswith("_after") for name in names), more_rows=rows - 1,
+        is_causal=options.get("is_causal", True), **apart,
+    )  # fmt: skip
 
 
 @variant("multi_token_attention", h=4, g=2, **SMALL)
@@ -70,7 +67,6 @@ def everything(p, s):
 
 @variant("multi_token_attention, one row and bool mask", **SMALL | {"m": 7})
 def one_row(p, s):
-    """A kernel of one row leaves the queries apart, so that an empty row is nobody else's matter."""
     visible = some_pairs(s.b, 1, s.n, s.m)
 
     def all_alike(attend, q, k, v):
@@ -80,9 +76,7 @@ def one_row(p, s):
         return attend(q, k, v, kernel, **scores)[0], by_torch
 
     options = {"attn_mask": visible, "is_causal": False}
-    whole = multi_token(p, s, {"kernel": draw((s.h, 1, 3))[0]}, all_alike, visible, **options)
-    masked = lambda mask, *inputs: whole.stored(*inputs, attn_mask=mask)  # noqa: E731
-    return Variant(**vars(whole) | {"masked": masked})
+    return multi_token(p, s, {"kernel": draw((s.h, 1, 3))[0]}, all_alike, visible, **options)
 
 
 def layer_of(p, s, **options):

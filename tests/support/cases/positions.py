@@ -1,15 +1,12 @@
-"""Positions among the variants and claims: buckets of distances, waves, and the slips in both."""
+"""Positions among the variants: buckets of distances; and the slips in them and in waves."""
 
 from functools import partial
 
-import pytest
 import torch
 import torch.nn.functional as F
 
 from attncourse import spec
 from support.cases import draw, moved, variant
-from support.claims import claim
-from support.contracts import close
 from support.mutants import MUTANTS
 
 BUCKETS = {"buckets": 8, "furthest": 5}  # few and near, so that short sequences reach the last
@@ -41,33 +38,6 @@ def both_sides(p, s):
 @variant("attention, relative_bias in buckets, the past", n=11, m=13, d=5, e=7)
 def past(p, s):
     return bucketed(p, s, bidirectional=False)
-
-
-@claim
-def buckets_equal_their_loops(p):
-    distances = torch.arange(-300, 301)
-    for buckets, furthest in ((32, 128), (8, 20), (16, 100), (4, 3)):
-        for both in (False, True):
-            found = p.scores.t5_bucket(distances, buckets, furthest, bidirectional=both)
-            wanted = [spec.t5_bucket(x, buckets, furthest, both) for x in distances.tolist()]
-            assert found.tolist() == wanted
-            assert found.max() == buckets - 1
-    for buckets, furthest, both in ((6, 128, True), (5, 128, False), (32, 8, True), (0, 9, False)):
-        with pytest.raises(ValueError, match="multiple of .* got buckets="):
-            p.scores.t5_bucket(distances, buckets, furthest, both)
-
-
-@claim
-def a_wave_equals_its_loops(p):
-    positions = [0, 1, 4, 1000]
-    for width, base in ((8, 10_000.0), (2, 10_000.0), (6, 50.0)):
-        waves = p.positions.sinusoidal(torch.tensor(positions), width, base)
-        wanted = [spec.sinusoidal(at, width, base) for at in positions]
-        close(waves, torch.tensor(wanted), atol=1e-6)
-        # A vector has the same length everywhere, as sin^2 + cos^2 = 1.
-        close(waves.square().sum(-1), torch.full((4,), width / 2), atol=1e-5)
-    with pytest.raises(ValueError, match="even; got 7"):
-        p.positions.sinusoidal(torch.arange(3), 7)
 
 
 MUTANTS += [

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, mix, module, qkv, variant
+from support.cases import Variant, module, qkv, variant
 from support.cases.layers import attending, heads_of, sequences
 from support.cases.oracles import flex
 
@@ -127,7 +127,6 @@ def cached(p, s):
         inputs=(q, k, v),
         run=p.cache.cached_attention,
         spec=lambda q, k, v: spec.grouped_query_attention(q, k, v, ends),
-        remake=mix,
         # Behind everything else, a single query reads all.
         limit=lambda: (
             p.cache.cached_attention(q[:, :, -1:], k, v),

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, draw, mix, module, qkv, some_pairs, variant
+from support.cases import draw, module, qkv, some_pairs, variant, weighing
 from support.cases.layers import attending, heads_of, sequences
 from support.mutants import MUTANTS
 
@@ -22,15 +22,10 @@ def streaming(p, s):
         full = F.scaled_dot_product_attention(*turned, v, is_causal=True, enable_gqa=True)
         return attend(q, k, v, 2, s.n)[0], full
 
-    return Variant(
-        inputs=(q, k, v),
-        run=lambda q, k, v: attend(q, k, v, 2, 3)[0],
-        stored=lambda q, k, v: attend(q, k, v, 2, 3),
-        spec=lambda q, k, v: spec.streaming_attention(q, k, v, 2, 3),
-        remake=mix,
-        limit=everything_fits,
-        is_causal=True,
-    )
+    return weighing(
+        (q, k, v), lambda q, k, v: attend(q, k, v, 2, 3), limit=everything_fits, masked=None,
+        spec=lambda q, k, v: spec.streaming_attention(q, k, v, 2, 3), is_causal=True,
+    )  # fmt: skip
 
 
 @variant("SinkCache", h=6, g=2, n=11, d=4)
@@ -56,16 +51,11 @@ def with_sink(p, s, limit, visible=None, sink=None, **options):
     attend = module(p, "sinks").sink_attention
     q, k, v = qkv(s)
     sink = draw((s.h,))[0] if sink is None else sink
-    return Variant(
-        inputs=(q, k, v, sink),
-        run=lambda q, k, v, sink: attend(q, k, v, sink, **options)[0],
-        stored=lambda q, k, v, sink: attend(q, k, v, sink, **options),
+    return weighing(
+        (q, k, v, sink), lambda *inputs, **more: attend(*inputs, **options | more), leaves_rest=True,
         spec=lambda q, k, v, sink: spec.sink_attention(q, k, v, sink, visible),
-        remake=mix,
         limit=lambda: limit(attend, q, k, v, sink),
-        masked=lambda mask, q, k, v, sink: attend(q, k, v, sink, **options | {"attn_mask": mask}),
-        leaves_rest=True,
-    )
+    )  # fmt: skip
 
 
 @variant("sink_attention", h=6, g=2)
@@ -100,17 +90,12 @@ def off_by_one(p, s):
     def attend(q, k, v, **options):
         return p.steps.attention(q, k, v, normalize=sinks.softmax_off_by_one, **options)
 
-    return Variant(
-        inputs=(q, k, v),
-        run=lambda q, k, v: attend(q, k, v)[0],
-        stored=attend,
+    return weighing(
+        (q, k, v), attend, leaves_rest=True,
         spec=lambda q, k, v: spec.sink_attention(q, k, v, torch.zeros(s.h).to(q)),
-        remake=mix,
         # Every score 0: each key takes 1 part of m + 1.
         limit=lambda: (attend(q, k, v, scale=0.0)[0], shares.expand(s.b, s.h, s.n, s.e)),
-        masked=lambda mask, q, k, v: attend(q, k, v, attn_mask=mask),
-        leaves_rest=True,
-    )
+    )  # fmt: skip
 
 
 def sink_layer(p, s, **options):

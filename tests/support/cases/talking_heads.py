@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, draw, mix, module, qkv, variant
+from support.cases import draw, module, qkv, variant, weighing
 from support.cases.layers import attending, sequences
 from support.mutants import MUTANTS
 
@@ -23,17 +23,11 @@ def talking_heads(p, s, limit, visible=None, added=(), **options):
         given = {"mix": before, "mix_after": after, "visible": visible, "added": added}
         return spec.multi_token_attention(q, k, v, **given)
 
-    return Variant(
-        inputs=(q, k, v, *draw((s.h, s.h), (s.h, s.h)), *added),
-        run=lambda *inputs: stored(*inputs)[0],
-        stored=stored,
-        spec=by_loops,
-        remake=mix,
-        limit=lambda: limit(attend, q, k, v),
-        masked=None if added else lambda mask, *inputs: stored(*inputs, mask),
-        any_sum=True,
-        is_causal=options.get("is_causal", False),
-    )
+    masks = {"masked": None} if added else {}
+    return weighing(
+        (q, k, v, *draw((s.h, s.h), (s.h, s.h)), *added), stored, spec=by_loops, any_sum=True,
+        limit=lambda: limit(attend, q, k, v), is_causal=options.get("is_causal", False), **masks,
+    )  # fmt: skip
 
 
 @variant("talking_heads_attention", h=4, g=2, **SMALL | {"m": 7})

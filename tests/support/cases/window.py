@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import Variant, mix, module, qkv, some_pairs, variant
+from support.cases import Variant, module, qkv, some_pairs, variant
 from support.cases.layers import layered, same_as, sequences
 from support.cases.oracles import flex
 from support.mutants import MUTANTS
@@ -25,7 +25,6 @@ def windowed(p, s, left, right, limit, is_causal=False, **options):
         inputs=(q, k, v),
         run=run,
         spec=lambda q, k, v: spec.grouped_query_attention(q, k, v, visible),
-        remake=mix,
         limit=lambda: limit(run, q, k, v),
         torch=lambda q, k, v: F.scaled_dot_product_attention(q, k, v, visible, **shared),
         flex=partial(flex, mask_mod=lambda b, h, i, j: rule(b, h, i + offset, j), **shared),
@@ -62,7 +61,7 @@ def aligned(p, s):
     return windowed(p, s, 2, 0, limit, offset=s.m - s.n)
 
 
-@variant("SlidingWindowAttention", m=5)
+@variant("SlidingWindowAttention", m=5, d=4)
 def layer_both_sides(p, s):
     (x,) = sequences(s)
     layer = module(p, "window").SlidingWindowAttention(s.h * s.d, s.h, 3, dropout=0.5)
@@ -74,7 +73,7 @@ def layer_both_sides(p, s):
     return layered(s, layer, [x], wide_enough, spec.sliding_window(s.n, s.n, 1, 1))
 
 
-@variant("SlidingWindowAttention, causal and bool mask", m=5)
+@variant("SlidingWindowAttention, causal and bool mask", m=5, d=4)
 def layer_causal(p, s):
     (x,) = sequences(s)
     layer = module(p, "window").SlidingWindowAttention(s.h * s.d, s.h, (2, 1), dropout=0.5)

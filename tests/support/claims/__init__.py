@@ -1,17 +1,11 @@
 """What must hold beyond the contracts: rules, heads, costs, messages.
 
-Like contracts, claims are functions of the package under test, which may be a mutant.
+Like contracts, claims are functions of the package under test, which may be a mutant: every public function of these
+files that takes ``p`` alone is one.
 """
 
 import pytest
 import torch
-
-CLAIMS = []
-
-
-def claim(check):
-    CLAIMS.append(check)
-    return check
 
 
 def decoded(p, layer, x, cache, sizes, **options):

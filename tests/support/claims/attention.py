@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from attncourse import spec
-from support.claims import claim
+from support.claims import refused
 from support.contracts import close
 
 B, H, N, M, D, E = 2, 3, 5, 7, 11, 13
@@ -17,14 +17,12 @@ def table(p, rule, batch=1, heads=1):
     return p.masks.dense(rule, batch, heads, N, M)
 
 
-@claim
 def causal_rules_equal_their_loops(p):
     assert table(p, p.masks.causal)[0, 0].equal(spec.causal(N, M))
     for offset in (-2, 0, 3):
         assert table(p, p.masks.causal_at(offset))[0, 0].equal(spec.causal(N, M, offset))
 
 
-@claim
 def padding_equals_its_loops(p):
     lengths = [0, 3, 7]
     expected = spec.padding(lengths, M).expand(3, H, N, M)
@@ -33,7 +31,6 @@ def padding_equals_its_loops(p):
     assert table(p, p.masks.present(keys), 3, H).equal(expected)
 
 
-@claim
 def rules_compose(p):
     causal, late = p.masks.causal, p.masks.causal_at(2)
     one, two = spec.causal(N, M), spec.causal(N, M, 2)
@@ -46,14 +43,12 @@ def rules_compose(p):
     assert table(p, lambda *_: True).all(), "a rule may answer with a plain bool"
 
 
-@claim
 def rules_take_plain_numbers(p):
     lengths = torch.tensor([4])
     assert [bool(p.masks.causal(0, 0, 2, j)) for j in (1, 2, 3)] == [True, True, False]
     assert [bool(p.masks.padding(lengths)(0, 0, 0, j)) for j in (3, 4)] == [True, False]
 
 
-@claim
 def rules_print_the_call_that_made_them(p):
     lengths = p.masks.padding(torch.tensor([3, 5]))
     assert p.masks.causal_at(2).__name__ == "causal_at(offset=2)"
@@ -65,7 +60,19 @@ def rules_print_the_call_that_made_them(p):
     assert p.scores.softcap(30.0).__name__ == "softcap(cap=30.0)"
 
 
-@claim
+def buckets_equal_their_loops(p):
+    distances = torch.arange(-300, 301)
+    for buckets, furthest in ((32, 128), (8, 20), (16, 100), (4, 3)):
+        for both in (False, True):
+            found = p.scores.t5_bucket(distances, buckets, furthest, bidirectional=both)
+            wanted = [spec.t5_bucket(x, buckets, furthest, both) for x in distances.tolist()]
+            assert found.tolist() == wanted
+            assert found.max() == buckets - 1
+    for buckets, furthest, both in ((6, 128, True), (5, 128, False), (32, 8, True), (0, 9, False)):
+        with pytest.raises(ValueError, match="multiple of .* got buckets="):
+            p.scores.t5_bucket(distances, buckets, furthest, both)
+
+
 def heads_are_cut_and_joined_like_their_loops(p):
     x = torch.randn(B, N, H * D)
     heads = spec.split_heads(x, H)
@@ -76,21 +83,18 @@ def heads_are_cut_and_joined_like_their_loops(p):
     assert p.layers.split_heads(x, H).data_ptr() == x.data_ptr(), "a view, not a copy"
 
 
-@claim
 def scale_is_used(p):
     q, k, v = torch.randn(B, H, N, D), torch.randn(B, H, M, D), torch.randn(B, H, M, E)
     theirs = nn.functional.scaled_dot_product_attention(q, k, v, scale=0.3)
     close(p.steps.scaled_dot_product_attention(q, k, v, scale=0.3), theirs, atol=1e-5)
 
 
-@claim
 def normalizer_is_used(p):
     q, k, v = torch.randn(B, H, N, D), torch.randn(B, H, M, D), torch.randn(B, H, M, E)
     _, weights = p.steps.attention(q, k, v, normalize=lambda scores: torch.ones_like(scores))
     assert (weights == 1).all()
 
 
-@claim
 def one_step_at_a_time_is_attention(p):
     q, k, v = torch.randn(B, H, N, D), torch.randn(B, H, M, D), torch.randn(B, H, M, E)
     rule, visible = p.scores.softcap(2.0), torch.rand(N, M) > 0.3
@@ -100,7 +104,6 @@ def one_step_at_a_time_is_attention(p):
     close((p.steps.mix(weights, v), weights), together, atol=0.0)
 
 
-@claim
 def training_keeps_one_table_of_weights(p):
     q, k, v = (torch.randn(B, H, *size, requires_grad=True) for size in ((N, D), (M, D), (M, E)))
     for mask in (None, spec.causal(N, M), torch.zeros(N, M)):
@@ -134,14 +137,12 @@ class OnlyTensors(TorchDispatchMode):
         return result
 
 
-@claim
 def without_gradients_nothing_waits_for_a_number(p):
     scores = torch.randn(B, H, N, M)
     with OnlyTensors():
         p.steps.normalize(scores)
 
 
-@claim
 def normalize_is_the_same_traced_batched_and_compiled(p):
     """With an empty row and without one; where nobody can look for it, both rows are filled."""
     for forbidden in ([], [(0, 1)]):
@@ -160,7 +161,6 @@ def normalize_is_the_same_traced_batched_and_compiled(p):
     assert p.steps.normalize(meta).shape == scores.shape
 
 
-@claim
 def dropout_of_the_function_is_that_of_torch(p):
     q = k = v = torch.randn(1, 1, 64, 8)
     dropped = p.steps.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
@@ -169,7 +169,6 @@ def dropout_of_the_function_is_that_of_torch(p):
     assert (gone == 0).all()
 
 
-@claim
 def xavier_draws_from_its_interval(p):
     layer = p.layers.MultiHeadAttention(64, 4, kdim=256, init="xavier")
     for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
@@ -181,7 +180,6 @@ def xavier_draws_from_its_interval(p):
     assert p.layers.MultiHeadAttention(64, 4).k_proj.bias.any()
 
 
-@claim
 def flops_are_those_that_torch_counts(p):
     q, k, v = torch.randn(B, H, N, D), torch.randn(B, H, M, D), torch.randn(B, H, M, E)
     assert counted(lambda: p.steps.attention(q, k, v)) == p.cost.attention_flops(B, H, N, M, D, E)
@@ -200,7 +198,6 @@ def counted(call) -> int:
     return counter.get_total_flops()
 
 
-@claim
 def parameters_are_counted(p):
     for options in ({}, {"bias": False}, {"kdim": 17}, {"vdim": 19, "bias": False}):
         layer = p.layers.MultiHeadAttention(H * D, H, **options)
@@ -208,7 +205,6 @@ def parameters_are_counted(p):
         assert numbers == p.cost.multi_head_parameters(H * D, **options)
 
 
-@claim
 def bytes_are_those_of_the_scores(p):
     scores = p.steps.score(torch.randn(B, H, N, D), torch.randn(B, H, M, D))
     assert scores.untyped_storage().nbytes() == p.cost.score_bytes(B, H, N, M)
@@ -218,51 +214,33 @@ def q(*shape):
     return torch.randn(shape)
 
 
-# What users do wrong, and what the message must say: what was expected, what came, what to do.
-MESSAGES = [
-    (TypeError, r"attn_mask must be bool .* got torch.int64. .*~attn_mask.bool",
-     lambda p: p.steps.mask(q(B, H, N, M), torch.ones(N, M, dtype=torch.int64))),
-    (ValueError, r"2 axes .* or 4 .* got shape \(2, 5, 7\)\. .*attn_mask\[:, None\]",
-     lambda p: p.steps.mask(q(B, H, N, M), torch.ones(B, N, M, dtype=torch.bool))),
-    (TypeError, "got torch.uint8",
-     lambda p: p.steps.scaled_dot_product_attention(
-         q(B, H, N, D), q(B, H, M, D), q(B, H, M, E), torch.ones(N, M, dtype=torch.uint8), is_causal=True)),
-    (ValueError, r"same head_dim .* got query \(5, 11\), key \(7, 12\), value \(7, 13\)",
-     lambda p: p.steps.attention(q(N, D), q(M, D + 1), q(M, E))),
-    (ValueError, r"key and value must have the same length",
-     lambda p: p.steps.attention(q(N, D), q(M, D), q(M + 1, E))),
-    (ValueError, r"same batch and heads; .* enable_gqa=True",
-     lambda p: p.steps.attention(q(B, H, N, D), q(B, 1, M, D), q(B, 1, M, E))),
-    (ValueError, r"query heads must be a multiple .* got 3 and 2; use a divisor of 3",
-     lambda p: p.steps.scaled_dot_product_attention(
-         q(B, 3, N, D), q(B, 2, M, D), q(B, 2, M, E), enable_gqa=True)),
-    (ValueError, "probability from 0 to 1; got 1.5",
-     lambda p: p.steps.attention(q(N, D), q(M, D), q(M, E), dropout_p=1.5)),
-    (ValueError, r"embed_dim=12 is not a multiple of num_heads=5; use 1, 2, 3, 4, 6 or 12",
-     lambda p: p.layers.MultiHeadAttention(12, 5)),
-    (ValueError, r"width=1 is not a multiple of num_heads=2; use 1$",
-     lambda p: p.layers.split_heads(q(B, N, 1), 2)),
-    (ValueError, r'"default" or "xavier"; got \'kaiming\'',
-     lambda p: p.layers.MultiHeadAttention(12, 3, init="kaiming")),
-    (ValueError, r"query must be \(batch, seq, 12\); got shape \(5, 12\)\. .*x\[None\]",
-     lambda p: p.layers.MultiHeadAttention(12, 3)(q(N, 12))),
-    (ValueError, r"value must be \(batch, seq, 7\); got shape \(2, 5, 12\)",
-     lambda p: p.layers.MultiHeadAttention(12, 3, vdim=7)(q(B, N, 12))),
-    (ValueError, r"2 axes .* or 4 ",
-     lambda p: p.layers.MultiHeadAttention(12, 3)(
-         q(B, N, 12), attn_mask=torch.ones(B, N, N, dtype=torch.bool))),
-    (ValueError, "lengths count tokens and must be 0 or more; got",
-     lambda p: p.masks.padding(torch.tensor([3, -1]))),
-    (TypeError, r"keys must be bool, True = a real token; got torch.int64. Use keys.bool",
-     lambda p: p.masks.present(torch.ones(B, M, dtype=torch.int64))),
-    (ValueError, "must be positive; got 0", lambda p: p.scores.softcap(0)),
-    (ValueError, "power of two for these slopes; got 6", lambda p: p.scores.alibi(6)),
-    (ValueError, "odd number of columns, .* got 4", lambda p: p.scores.relative_bias(q(H, 4))),
-]  # fmt: skip
-
-
-@claim
 def messages_say_what_to_do(p):
-    for error, message, call in MESSAGES:
-        with pytest.raises(error, match=message):
-            call(p)
+    """What users do wrong, and what the message must say: what was expected, what came, what to do."""
+    attend, layer = p.steps.attention, p.layers.MultiHeadAttention
+    qkv, ones = (q(B, H, N, D), q(B, H, M, D), q(B, H, M, E)), torch.ones
+    function = p.steps.scaled_dot_product_attention
+    refused(
+        TypeError,
+        (r"attn_mask must be bool .* got torch.int64. .*~attn_mask.bool", lambda: p.steps.mask(q(B, H, N, M), ones(N, M).long())),
+        ("got torch.uint8", lambda: function(*qkv, ones(N, M, dtype=torch.uint8), is_causal=True)),
+        (r"keys must be bool, True = a real token; got torch.int64. Use keys.bool", lambda: p.masks.present(ones(B, M).long())),
+    )  # fmt: skip
+    refused(
+        ValueError,
+        (r"2 axes .* or 4 .* got shape \(2, 5, 7\)\. .*attn_mask\[:, None\]", lambda: p.steps.mask(q(B, H, N, M), ones(B, N, M).bool())),
+        (r"same head_dim .* got query \(5, 11\), key \(7, 12\), value \(7, 13\)", lambda: attend(q(N, D), q(M, D + 1), q(M, E))),
+        ("key and value must have the same length", lambda: attend(q(N, D), q(M, D), q(M + 1, E))),
+        ("same batch and heads; .* enable_gqa=True", lambda: attend(q(B, H, N, D), q(B, 1, M, D), q(B, 1, M, E))),
+        ("query heads must be a multiple .* got 3 and 2; use a divisor of 3", lambda: function(q(B, 3, N, D), q(B, 2, M, D), q(B, 2, M, E), enable_gqa=True)),
+        ("probability from 0 to 1; got 1.5", lambda: attend(q(N, D), q(M, D), q(M, E), dropout_p=1.5)),
+        ("embed_dim=12 is not a multiple of num_heads=5; use 1, 2, 3, 4, 6 or 12", lambda: layer(12, 5)),
+        ("width=1 is not a multiple of num_heads=2; use 1$", lambda: p.layers.split_heads(q(B, N, 1), 2)),
+        (r'"default" or "xavier"; got \'kaiming\'', lambda: layer(12, 3, init="kaiming")),
+        (r"query must be \(batch, seq, 12\); got shape \(5, 12\)\. .*x\[None\]", lambda: layer(12, 3)(q(N, 12))),
+        (r"value must be \(batch, seq, 7\); got shape \(2, 5, 12\)", lambda: layer(12, 3, vdim=7)(q(B, N, 12))),
+        ("2 axes .* or 4 ", lambda: layer(12, 3)(q(B, N, 12), attn_mask=ones(B, N, N).bool())),
+        ("lengths count tokens and must be 0 or more; got", lambda: p.masks.padding(torch.tensor([3, -1]))),
+        ("must be positive; got 0", lambda: p.scores.softcap(0)),
+        ("power of two for these slopes; got 6", lambda: p.scores.alibi(6)),
+        ("odd number of columns, .* got 4", lambda: p.scores.relative_bias(q(H, 4))),
+    )  # fmt: skip

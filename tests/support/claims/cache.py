@@ -7,23 +7,22 @@ import torch
 
 from attncourse import spec
 from support.cases import draw
-from support.claims import claim, decoded, refused
+from support.claims import decoded, refused
 from support.contracts import close, largest_tensor
 
 B, N, WIDTH, H = 2, 11, 24, 6
 
 
-def layers(p):
+def _layers(p):
     """One of each layout of heads."""
     yield p.layers.MultiHeadAttention(WIDTH, H).double()
     yield p.layers.GroupedQueryAttention(WIDTH, H, 2).double()
     yield p.layers.MultiQueryAttention(WIDTH, H, bias=False).double()
 
 
-@claim
 def decoding_in_any_chunks_is_the_full_pass(p):
     (x,) = draw((B, N, WIDTH))
-    for layer in layers(p):
+    for layer in _layers(p):
         for use_rotary in (False, True):
             positions = torch.arange(N) if use_rotary else None
             full = layer(x, is_causal=True, positions=positions)
@@ -33,7 +32,6 @@ def decoding_in_any_chunks_is_the_full_pass(p):
                 assert cache.length == N
 
 
-@claim
 def latents_decoded_in_any_chunks_are_the_full_pass(p):
     (x,) = draw((B, N, WIDTH))
     layer = p.latent.LatentAttention(WIDTH, 3, head_dim=5, latent_dim=7, rotary_dim=4).double()
@@ -44,7 +42,6 @@ def latents_decoded_in_any_chunks_are_the_full_pass(p):
             close(decoded(p, layer, x, cache, size, absorbed=absorbed), full)
 
 
-@claim
 def a_cache_keeps_what_it_was_given(p):
     cache = p.cache.KVCache(2, 3, 5, 7, value_dim=4, dtype=torch.float64)
     k, v = draw((2, 3, 4, 7), (2, 3, 4, 4))
@@ -58,7 +55,6 @@ def a_cache_keeps_what_it_was_given(p):
     assert repr(cache) == "KVCache(4 of 5 tokens, batch 2, 3 key/value heads of width 7)"
 
 
-@claim
 def a_full_cache_says_so_and_loses_nothing(p):
     cache = p.cache.KVCache(1, 2, 4, 3)
     k = torch.ones(1, 2, 3, 3)
@@ -76,22 +72,19 @@ def a_full_cache_says_so_and_loses_nothing(p):
     close(cache.append(k[:, :, :1], k[:, :, :1])[0], torch.ones(1, 2, 4, 3))
 
 
-@claim
 def a_decoding_step_copies_no_cache(p):
     """Folding the group into the queries: nothing as large as the repeated keys is made."""
     q, k, v = torch.randn(1, 8, 1, 16), torch.randn(1, 2, 512, 16), torch.randn(1, 2, 512, 16)
     assert largest_tensor(p.cache.cached_attention, q, k, v) < k.nbytes
 
 
-@claim
 def a_cache_has_the_shape_and_place_of_its_layer(p):
-    for layer in layers(p):
+    for layer in _layers(p):
         cache = p.cache.KVCache.of(layer, 3, 9)
         assert cache.key.shape == cache.value.shape == (3, layer.num_kv_heads, 9, WIDTH // H)
         assert cache.key.dtype == torch.float64
 
 
-@claim
 def bytes_of_a_cache_are_those_of_the_formula(p):
     for model in p.cost.MODELS.values():
         # A hundredth of the length and one layer of the real shape.
@@ -104,16 +97,14 @@ def bytes_of_a_cache_are_those_of_the_formula(p):
     assert p.cost.kv_cache_bytes(3, 5, 7, 11, 13, 17, 4) == 3 * 5 * 7 * 11 * (13 + 17) * 4
 
 
-@claim
 def parameters_of_shared_heads_are_counted(p):
-    for layer in layers(p):
+    for layer in _layers(p):
         bias = layer.q_proj.bias is not None
         count = sum(x.numel() for x in layer.parameters())
         assert count == p.cost.grouped_query_parameters(WIDTH, H, layer.num_kv_heads, bias)
     assert p.cost.grouped_query_parameters(512, 8, 1, bias=False) == 589_824
 
 
-@claim
 def rotation_equals_its_loops_and_keeps_lengths(p):
     (x,) = draw((2, 3, 5, 8))
     positions = [0, 3, 4, 100, 7]
@@ -127,7 +118,18 @@ def rotation_equals_its_loops_and_keeps_lengths(p):
         p.positions.rotary(x[..., :7], torch.arange(5))
 
 
-@claim
+def a_wave_equals_its_loops(p):
+    positions = [0, 1, 4, 1000]
+    for width, base in ((8, 10_000.0), (2, 10_000.0), (6, 50.0)):
+        waves = p.positions.sinusoidal(torch.tensor(positions), width, base)
+        wanted = [spec.sinusoidal(at, width, base) for at in positions]
+        close(waves, torch.tensor(wanted), atol=1e-6)
+        # A vector has the same length everywhere, as sin^2 + cos^2 = 1.
+        close(waves.square().sum(-1), torch.full((4,), width / 2), atol=1e-5)
+    with pytest.raises(ValueError, match="even; got 7"):
+        p.positions.sinusoidal(torch.arange(3), 7)
+
+
 def products_of_turned_vectors_know_the_distance_only(p):
     q, k = draw((1, 8), (1, 8))
 
@@ -139,7 +141,6 @@ def products_of_turned_vectors_know_the_distance_only(p):
     assert (product(7, 3) - product(7, 4)).abs() > 1e-3
 
 
-@claim
 def rotation_of_far_positions_stays_exact_in_low_precision(p):
     x = torch.ones(1, 4)
     at = torch.tensor([100_003])
@@ -147,7 +148,6 @@ def rotation_of_far_positions_stays_exact_in_low_precision(p):
     close(p.positions.rotary(x.bfloat16(), at).double(), exact, atol=0.02)
 
 
-@claim
 def grouping_a_trained_layer_pools_its_heads(p):
     (x,) = draw((B, N, WIDTH))
     layer = p.layers.MultiHeadAttention(WIDTH, H, dropout=0.25).double().eval()
@@ -173,7 +173,6 @@ def grouping_a_trained_layer_pools_its_heads(p):
     assert (one - two).abs().min() > 0
 
 
-@claim
 def messages_about_shared_heads_say_what_to_do(p):
     layer = p.layers.MultiHeadAttention(12, 6)
     x = torch.zeros(1, 3, 12)

@@ -5,13 +5,12 @@ import torch
 
 from support.cases import Sizes, draw, module, some_pairs
 from support.cases.differential import differential_layer, pairs
-from support.claims import claim, decoded
+from support.claims import decoded
 from support.contracts import close
 
 B, N, WIDTH, H = 2, 11, 24, 3
 
 
-@claim
 def a_layer_that_subtracts_decodes(p):
     (x,) = draw((B, N, WIDTH))
     layer = differential_layer(p, WIDTH, H)
@@ -25,7 +24,6 @@ def a_layer_that_subtracts_decodes(p):
         p.cache.decode(layer, x, cache)
 
 
-@claim
 def positions_turn_both_heads_of_a_pair(p):
     """Only distances count, so that a shift of all positions changes nothing; an order does."""
     (x,) = draw((B, N, WIDTH))
@@ -38,7 +36,6 @@ def positions_turn_both_heads_of_a_pair(p):
     close([q, k], [p.positions.rotary(y, at) for y in both])
 
 
-@claim
 def a_mask_for_each_pair_hides_from_both_of_its_heads(p):
     (x,) = draw((B, N, WIDTH))
     layer = differential_layer(p, WIDTH, H)
@@ -49,7 +46,6 @@ def a_mask_for_each_pair_hides_from_both_of_its_heads(p):
             close(layer(x, attn_mask=visible, need_weights=True, **options)[0], fused)
 
 
-@claim
 def what_is_subtracted_starts_small_and_grows_with_depth(p):
     differential = module(p, "differential")
     starts = [differential.lambda_init(layer) for layer in range(40)]
@@ -63,7 +59,6 @@ def what_is_subtracted_starts_small_and_grows_with_depth(p):
     assert 0.02 < lams.std() < 0.2
 
 
-@claim
 def a_pair_needs_two_heads(p):
     differential = module(p, "differential")
     q, k, v = pairs(Sizes())

@@ -7,8 +7,8 @@ import torch
 
 from attncourse import spec
 from support.cases import Sizes, draw, module, qkv, some_pairs
-from support.claims import claim, refused
-from support.contracts import LargestTensor, close
+from support.claims import refused
+from support.contracts import Tensors, close
 
 S = Sizes(h=2, g=2, n=6, m=9, d=4)
 
@@ -17,7 +17,6 @@ def tables(rows: int):
     return draw((S.h, rows, S.d), (S.h, rows, S.d))
 
 
-@claim
 def every_pair_finds_its_row_of_the_table(p):
     disentangled = module(p, "disentangled")
     for n, m, span in ((5, 5, 2), (3, 8, 4), (9, 2, 3), (1, 1, 1), (4, 4, 9)):
@@ -28,7 +27,6 @@ def every_pair_finds_its_row_of_the_table(p):
             assert disentangled.relative_index(n, m, span, ours).tolist() == expected
 
 
-@claim
 def distances_are_bucketed_as_by_the_loops(p):
     bucket = module(p, "disentangled").log_bucket
     for buckets, furthest in ((2, 3), (4, 6), (8, 20), (16, 64), (32, 33), (7, 40)):
@@ -47,7 +45,6 @@ def distances_are_bucketed_as_by_the_loops(p):
             bucket(torch.arange(3), buckets, furthest)
 
 
-@claim
 def the_three_terms_add_up_to_the_scores(p):
     disentangled = module(p, "disentangled")
     q, k, v = qkv(S)
@@ -70,7 +67,6 @@ def the_three_terms_add_up_to_the_scores(p):
         assert [k for k, term in enumerate(alone.terms_of(x)) if term is None] == [place]
 
 
-@claim
 def the_paper_mirrors_the_table_of_the_code(p):
     """Distance x stands where -x stands; only the two ends differ, because the table has an even number of rows."""
     terms = module(p, "disentangled").score_terms
@@ -83,7 +79,6 @@ def the_paper_mirrors_the_table_of_the_code(p):
     close(paper.diagonal(dim1=-2, dim2=-1), code.diagonal(dim1=-2, dim2=-1))
 
 
-@claim
 def masks_mean_the_same_to_the_fused_function(p):
     attend = module(p, "disentangled").disentangled_attention
     q, k, v = qkv(S)
@@ -106,7 +101,6 @@ def masks_mean_the_same_to_the_fused_function(p):
             attend(q, k, v, attn_mask=visible.long(), need_weights=need_weights)
 
 
-@claim
 def no_tensor_is_larger_than_the_scores(p):
     """Neither forward nor backward, in bytes and with the indices; n x n x d would be 64 times as large."""
     disentangled = module(p, "disentangled")
@@ -114,13 +108,12 @@ def no_tensor_is_larger_than_the_scores(p):
     for n in (128, 256):
         x = torch.randn(1, n, 128)
         for need_weights in (False, True):
-            with LargestTensor() as seen:
+            with Tensors() as seen:
                 out = layer(x, need_weights=need_weights)
                 (out[0] if need_weights else out).sum().backward()
-            assert seen.bytes <= 1.1 * 2 * n * n * 4
+            assert seen.largest <= 1.1 * 2 * n * n * 4
 
 
-@claim
 def beta_never_learns(p):
     layer = module(p, "document_bias").DocumentBiasAttention(12, 3, 2).double()
     (x, table, beta) = draw((2, 9, 12), (5,), (3,))
@@ -138,7 +131,6 @@ def beta_never_learns(p):
     close(layer(x, attn_mask=pairs, is_causal=True), layer(x, attn_mask=pairs.tril()))
 
 
-@claim
 def what_is_built_is_what_was_asked_for(p):
     make = module(p, "disentangled").DisentangledAttention
     sizes = lambda layer: sum(x.numel() for x in layer.parameters())  # noqa: E731
@@ -160,7 +152,6 @@ def what_is_built_is_what_was_asked_for(p):
     close(without(x, need_weights=True)[1], torch.full((1, 3, 30, 30), 1 / 30), atol=1e-6)
 
 
-@claim
 def what_cannot_be_is_refused(p):
     disentangled = module(p, "disentangled")
     make, attend = disentangled.DisentangledAttention, disentangled.disentangled_attention

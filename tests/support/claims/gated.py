@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from attncourse import spec
 from support.cases import Sizes, draw, module
 from support.cases.gated import sequence
-from support.claims import claim, decoded, refused
+from support.claims import decoded, refused
 from support.contracts import close
 
 
@@ -30,7 +30,6 @@ def ways(p, s, decays):
     return list(zip((plain, corrected), loops, strict=True))
 
 
-@claim
 def chunks_and_cuts_leave_the_state_as_it_is(p):
     """Any chunk and any cut gives what one token after the other gives, the last state too."""
     for decays in ((), (4,)):
@@ -43,7 +42,6 @@ def chunks_and_cuts_leave_the_state_as_it_is(p):
                 close((torch.cat([first, rest], 2), state), wanted)
 
 
-@claim
 def strong_decays_do_not_overflow(p):
     """A token that forgets nearly everything: in float32, with gradients, as the loops have it in float64."""
     rule, delta = module(p, "gated").gated_linear_attention, module(p, "delta").delta_rule
@@ -62,7 +60,6 @@ def delta_last(delta, beta, q, k, v, g):
     return delta(q, k, v, beta, log_decay=g)
 
 
-@claim
 def delta_replaces_what_linear_adds(p):
     """Write two values at one key, read it: the last value, not the sum."""
     key = F.normalize(torch.ones(1, 1, 2, 4).double(), dim=-1)
@@ -74,7 +71,6 @@ def delta_replaces_what_linear_adds(p):
     close(added[0, 0, -1], value[0, 0].sum(0))
 
 
-@claim
 def gated_layers_decode_with_one_state(p):
     torch.manual_seed(0)
     (x,) = draw((2, 9, 12))
@@ -95,7 +91,6 @@ def gated_layers_decode_with_one_state(p):
                 p.cache.decode(layer, x, other)
 
 
-@claim
 def layers_keep_most_of_their_state_before_they_are_trained(p):
     torch.manual_seed(0)
     (x,) = draw((2, 9, 12))
@@ -105,13 +100,11 @@ def layers_keep_most_of_their_state_before_they_are_trained(p):
             assert log_decay.exp().mean() > 0.94, "else recall over ten tokens is not learned"
 
 
-@claim
 def retention_forgets_less_head_by_head(p):
     kept = module(p, "gated").retention_decay(3).exp()
     close(kept, torch.tensor([1 - 1 / 32, 1 - 1 / 64, 1 - 1 / 128]), atol=1e-6)
 
 
-@claim
 def gated_attention_says_what_is_wrong(p):
     gated, delta = module(p, "gated"), module(p, "delta")
     q, k, v, g = sequence(Sizes(n=5, d=4, e=3))

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from support.cases import module
-from support.claims import claim, refused
+from support.claims import refused
 
 WIDTH, HEADS = 12, 3
 
 
-def without_cache(p):
+def _without_cache(p):
     """Layers that read other keys than a cache would give them, or know more than it keeps."""
     yield module(p, "dilated").DilatedAttention(WIDTH, HEADS, 4, 2)
     yield module(p, "bigbird").BigBirdAttention(WIDTH, HEADS, 2)
@@ -17,10 +17,9 @@ def without_cache(p):
     yield module(p, "talking_heads").TalkingHeadsAttention(WIDTH, HEADS)
 
 
-@claim
 def layers_that_no_cache_serves_refuse_one(p):
     x = torch.zeros(1, 1, WIDTH)
-    for layer in without_cache(p):
+    for layer in _without_cache(p):
         said = f"got {type(layer).__name__}, which attends in its own way"
         with pytest.raises(TypeError, match=said):
             p.cache.decode(layer, x, p.cache.KVCache(1, HEADS, 5, WIDTH // HEADS))
@@ -37,7 +36,6 @@ def in_its_own_way(kind):
     return Halved
 
 
-@claim
 def a_layer_that_attends_in_its_own_way_is_not_decoded_as_another(p):
     cache = p.cache.KVCache(1, HEADS, 5, WIDTH // HEADS)
     for kind in (
@@ -52,7 +50,6 @@ def a_layer_that_attends_in_its_own_way_is_not_decoded_as_another(p):
             p.cache.decode(in_its_own_way(kind)(WIDTH, HEADS), torch.zeros(1, 1, WIDTH), cache)
 
 
-@claim
 def gaps_are_closed_behind_a_query_of_a_causal_layer(p):
     layer = module(p, "dilated").DilatedAttention(WIDTH, HEADS, (2, 1), 3)
     x = torch.randn(1, 11, WIDTH)
@@ -62,7 +59,6 @@ def gaps_are_closed_behind_a_query_of_a_causal_layer(p):
     assert "window_size=(2, 1), step=3" in repr(layer)
 
 
-@claim
 def a_bigbird_layer_draws_for_its_length_and_seed(p):
     make = module(p, "bigbird").BigBirdAttention
     layer = make(WIDTH, HEADS, 2, 3, seed=4)
@@ -74,7 +70,6 @@ def a_bigbird_layer_draws_for_its_length_and_seed(p):
     assert not layer.plan(40).blocks.equal(make(WIDTH, HEADS, 2, 3, seed=5).plan(40).blocks)
 
 
-@claim
 def messages_of_these_layers_say_what_to_do(p):
     bigbird = module(p, "bigbird").BigBirdAttention(WIDTH, HEADS, 4)
     dilated, x = module(p, "dilated").DilatedAttention, torch.zeros(1, 8, WIDTH)

@@ -7,11 +7,10 @@ import torch
 
 from attncourse import spec
 from support.cases import draw, module
-from support.claims import claim, decoded, refused
+from support.claims import decoded, refused
 from support.contracts import close, largest_tensor
 
 
-@claim
 def chunks_and_cuts_change_nothing(p):
     """Any chunk, any cut into a state and a rest, both ways: the same output and gradients as pair by pair."""
     linear = module(p, "linear")
@@ -31,7 +30,6 @@ def chunks_and_cuts_change_nothing(p):
         close(attend(q, k[:, :, 7:], v[:, :, 7:], state=before), wanted)
 
 
-@claim
 def no_tensor_grows_with_the_square(p):
     """Not with n^2 and not with n d^2: the largest tensor is as long as the input."""
     linear = module(p, "linear")
@@ -41,7 +39,6 @@ def no_tensor_grows_with_the_square(p):
         assert needed <= 8 * n * 33, needed
 
 
-@claim
 def features_that_are_all_0_read_0(p):
     linear = module(p, "linear")
     q, k, v = (x.requires_grad_() for x in draw((1, 1, 3, 4), (1, 1, 3, 4), (1, 1, 3, 5)))
@@ -55,7 +52,6 @@ def features_that_are_all_0_read_0(p):
         assert all(x.isfinite().all() for x in found)
 
 
-@claim
 def random_features_average_the_exponential(p):
     linear = module(p, "linear")
     q, k = (x / 2 for x in draw((1, 1, 3, 6), (1, 1, 4, 6)))
@@ -69,7 +65,6 @@ def random_features_average_the_exponential(p):
     close(first(q), linear.random_features(6, 6, torch.Generator().manual_seed(1))(q))
 
 
-@claim
 def decoding_keeps_one_table(p):
     """In any chunks and with or without turning, decoding is the full pass; the state does not grow."""
     linear = module(p, "linear")
@@ -93,7 +88,6 @@ def decoding_keeps_one_table(p):
             p.cache.decode(layer, x, cache)
 
 
-@claim
 def linear_attention_says_what_is_wrong(p):
     linear = module(p, "linear")
     q, k, v = draw((2, 4, 5, 3), (2, 4, 6, 3), (2, 4, 6, 5))

@@ -5,11 +5,10 @@ import torch
 
 from support.cases import Sizes, draw, mix, module, qkv
 from support.cases.multi_token import SMALL, identity_kernel
-from support.claims import claim, refused
+from support.claims import refused
 from support.contracts import close
 
 
-@claim
 def an_unhidden_future_leaks_through_the_kernel(p):
     """Only the scores to the right of the diagonal change, and rows that may not read them do as well."""
     multi_token = module(p, "multi_token")
@@ -33,7 +32,6 @@ def an_unhidden_future_leaks_through_the_kernel(p):
         assert t < 3 or moved[: t - 2].max() < 1e-12
 
 
-@claim
 def a_mask_hides_from_the_kernel_as_the_future_does(p):
     """A key that is padding changes nothing, neither read nor beside what is read."""
     attend = module(p, "multi_token").multi_token_attention
@@ -58,7 +56,6 @@ def a_mask_hides_from_the_kernel_as_the_future_does(p):
         attend(q, k, v, kernel, attn_mask=torch.ones(9, 9, dtype=torch.long))
 
 
-@claim
 def a_kernel_moves_a_table_as_it_says(p):
     convolve = module(p, "multi_token").convolve
     (table,) = draw((1, 2, 4, 6))
@@ -77,7 +74,6 @@ def a_kernel_moves_a_table_as_it_says(p):
             convolve(table, torch.ones(shape, dtype=torch.float64))
 
 
-@claim
 def a_multi_token_layer_learns_and_says_what_it_refuses(p):
     make = module(p, "multi_token").MultiTokenAttention
     x = torch.randn(2, 7, 12)

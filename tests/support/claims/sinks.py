@@ -6,7 +6,7 @@ import torch
 from attncourse import spec
 from support.cases import Sizes, draw, module
 from support.cases.sinks import sink_layer
-from support.claims import claim, decoded
+from support.claims import decoded
 from support.contracts import close
 
 B, N, WIDTH, H = 2, 19, 24, 6
@@ -31,7 +31,6 @@ class StartRecent:
         return self.tokens
 
 
-@claim
 def a_sink_cache_keeps_what_start_and_recent_keep_at_every_step(p):
     for sinks, window in ((4, 8), (1, 4), (0, 3), (3, 1)):
         theirs = StartRecent(sinks, window)
@@ -48,7 +47,6 @@ def a_sink_cache_keeps_what_start_and_recent_keep_at_every_step(p):
             assert cache.positions(1).item() == min(token + 1, sinks + window - 1)
 
 
-@claim
 def streaming_through_a_layer_is_the_full_pass(p):
     streaming = module(p, "streaming")
     (x,) = draw((B, N, WIDTH))
@@ -63,7 +61,6 @@ def streaming_through_a_layer_is_the_full_pass(p):
         assert weights[0, 0, -1].nonzero()[:, 0].tolist() == cache.kept()
 
 
-@claim
 def without_sinks_a_sink_cache_is_a_window(p):
     streaming = module(p, "streaming")
     (x,) = draw((B, N, WIDTH))
@@ -76,7 +73,6 @@ def without_sinks_a_sink_cache_is_a_window(p):
         close(p.cache.decode(layer, x, cache, use_rotary=use_rotary), full)
 
 
-@claim
 def a_long_prompt_leaves_the_cache_as_single_tokens_do(p):
     """Even one that is longer than the whole cache, so that its own tokens evict each other."""
     k, v = draw((1, 2, 17, 4), (1, 2, 17, 3))
@@ -89,7 +85,6 @@ def a_long_prompt_leaves_the_cache_as_single_tokens_do(p):
         close((keys[:, :, order], values[:, :, order]), (k[:, :, kept], v[:, :, kept]))
 
 
-@claim
 def a_sink_cache_says_what_it_is_and_what_it_refuses(p):
     make = module(p, "streaming").SinkCache
     cache = make(1, 2, 4, 8, 16)
@@ -106,7 +101,6 @@ def a_sink_cache_says_what_it_is_and_what_it_refuses(p):
     assert cache.length == 30
 
 
-@claim
 def layers_that_may_read_nothing_decode(p):
     (x,) = draw((B, N, WIDTH))
     sinks = module(p, "sinks")
@@ -123,7 +117,6 @@ def layers_that_may_read_nothing_decode(p):
         p.cache.decode(layer, x, cache)
 
 
-@claim
 def off_by_one_is_stable_and_reads_nothing_when_all_is_low(p):
     softmax = module(p, "sinks").softmax_off_by_one
     scores = torch.tensor([[[[1e4, 0.0], [-1e4, -2e4], [-torch.inf, -torch.inf], [0.0, 0.0]]]])
@@ -131,7 +124,6 @@ def off_by_one_is_stable_and_reads_nothing_when_all_is_low(p):
     close(softmax(scores)[0, 0], torch.tensor(expected), atol=1e-6)
 
 
-@claim
 def only_a_learned_sink_learns(p):
     make = module(p, "sinks").SinkAttention
     x = torch.randn(2, 5, 12)

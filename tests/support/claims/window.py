@@ -5,16 +5,14 @@ from unittest import mock
 
 import torch
 import torch.nn.functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from attncourse import spec
 from support.cases import draw, module
 from support.cases.oracles import flex
-from support.claims import claim, decoded, refused
-from support.contracts import close, largest_tensor
+from support.claims import decoded, refused
+from support.contracts import Tensors, close, largest_tensor, same
 
 
-@claim
 def windows_equal_their_loops(p):
     for left, right in ((0, 0), (2, 0), (0, 3), (1, 2), (9, 9)):
         ours = p.masks.dense(p.masks.sliding_window(left, right), 1, 1, 5, 7)[0, 0]
@@ -26,30 +24,29 @@ def windows_equal_their_loops(p):
     assert [bool(p.masks.sliding_window(1, 0)(0, 0, 4, j)) for j in (2, 3, 4, 5)] == [0, 1, 1, 0]
 
 
-def with_gradients(run, *inputs):
-    """The output, and the gradients of all inputs for a loss that is not linear."""
+def numbers_made(run, *inputs) -> int:
+    """How many numbers all tensors hold that are made there and back."""
     leaves = [x.clone().requires_grad_() for x in inputs]
-    output = run(*leaves)
-    return output, *torch.autograd.grad(output.sin().sum(), leaves)
+    with Tensors() as made:
+        torch.autograd.grad(run(*leaves).sin().sum(), leaves)
+    return made.numbers
 
 
-@claim
 def blocks_of_a_window_equal_the_mask(p):
     """Blocks of two queries, so that there are many of them; any lengths, also where nobody is in sight."""
     window = module(p, "window")
     shared = {"enable_gqa": True, "scale": 0.7}
     with mock.patch.object(window, "ROWS", 2):
         for n, m in ((7, 7), (9, 4), (3, 8), (0, 3), (3, 0)):
-            inputs = draw((2, 4, n, 3), (2, 2, m, 3), (2, 2, m, 5))
+            inputs = [x.requires_grad_() for x in draw((2, 4, n, 3), (2, 2, m, 3), (2, 2, m, 5))]
             for left, right, offset in ((0, 0, 0), (3, 0, 0), (1, 2, m - n), (0, 9, -3), (2, 1, 5)):
                 visible = spec.sliding_window(n, m, left, right, offset).view(n, m).bool()
                 options = {"window_size": (left, right), "offset": offset, **shared}
-                ours = partial(window.sliding_window_attention, **options)
-                theirs = partial(F.scaled_dot_product_attention, attn_mask=visible, **shared)
-                close(with_gradients(ours, *inputs), with_gradients(theirs, *inputs))
+                ours = window.sliding_window_attention(*inputs, **options)
+                theirs = F.scaled_dot_product_attention(*inputs, visible, **shared)
+                same(ours, theirs, inputs)
 
 
-@claim
 def blocks_of_a_window_equal_flex_attention(p):
     """At the real size of a block, three of them."""
     q, k, v = draw((1, 2, 150, 4), (1, 2, 150, 4), (1, 2, 150, 4))
@@ -58,33 +55,17 @@ def blocks_of_a_window_equal_flex_attention(p):
         close(module(p, "window").sliding_window_attention(q, k, v, (left, right)), theirs)
 
 
-class AllTensors(TorchDispatchMode):
-    """Counts the numbers of all tensors that operations returned, those of the backward pass, too."""
-
-    numbers = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        for x in result if isinstance(result, tuple | list) else [result]:
-            self.numbers += x.numel() if isinstance(x, torch.Tensor) else 0
-        return result
-
-
-@claim
 def the_work_in_a_window_grows_with_the_length(p):
     """Forward and backward: twice the length makes twice the numbers. Slices would make four times as many."""
 
     def numbers(n: int) -> int:
         inputs = [torch.randn(1, 1, n, 4) for _ in range(3)]
         attend = partial(module(p, "window").sliding_window_attention, window_size=(16, 16))
-        with AllTensors() as made:
-            with_gradients(attend, *inputs)
-        return made.numbers
+        return numbers_made(attend, *inputs)
 
     assert numbers(2048) < 2.1 * numbers(1024)
 
 
-@claim
 def a_layer_with_a_window_counts_as_it_says(p):
     layer = module(p, "window").SlidingWindowAttention
     for size, seen in ((1, 1), (2, 3), (5, 5), (16, 17), ((3, 0), 4), ((0, 0), 1)):
@@ -98,7 +79,6 @@ def a_layer_with_a_window_counts_as_it_says(p):
     assert "window_size=(2, 2)" in repr(layer(8, 2, 5))
 
 
-@claim
 def a_layer_with_a_window_takes_masks_that_are_added(p):
     (x,) = draw((2, 9, 8))
     layer = module(p, "window").SlidingWindowAttention(8, 2, (3, 1)).double()
@@ -108,7 +88,6 @@ def a_layer_with_a_window_takes_masks_that_are_added(p):
     close(layer(x, attn_mask=torch.ones(9, 9).double()), layer(x))
 
 
-@claim
 def dropout_in_a_window_needs_no_table(p):
     layer = module(p, "window").SlidingWindowAttention(8, 2, 16, dropout=0.5)
     x = torch.randn(1, 512, 8)
@@ -117,7 +96,6 @@ def dropout_in_a_window_needs_no_table(p):
     assert layer.eval()(x).equal(layer(x))
 
 
-@claim
 def messages_about_windows_say_what_to_do(p):
     window, x = module(p, "window"), torch.zeros(1, 2, 3, 4)
     layer, attend = window.SlidingWindowAttention(8, 2, 4), window.sliding_window_attention
@@ -139,7 +117,6 @@ def messages_about_windows_say_what_to_do(p):
 B, N, WIDTH = 2, 13, 24
 
 
-@claim
 def decoding_behind_a_rolling_cache_is_the_full_pass_with_the_window(p):
     """In chunks of any length, also longer than the window; with shared key heads, with and without rotation."""
     (x,) = draw((B, N, WIDTH))
@@ -154,7 +131,6 @@ def decoding_behind_a_rolling_cache_is_the_full_pass_with_the_window(p):
             assert cache.key.shape == (B, 2, 4, WIDTH // 6)
 
 
-@claim
 def a_rolling_cache_keeps_the_last_tokens(p):
     cache = module(p, "rolling").RollingKVCache(2, 3, 3, 7, value_dim=4, dtype=torch.float64)
     k, v = draw((2, 3, N, 7), (2, 3, N, 4))
@@ -172,7 +148,6 @@ def a_rolling_cache_keeps_the_last_tokens(p):
     assert repr(cache) == f"RollingKVCache({said})"
 
 
-@claim
 def a_step_behind_a_rolling_cache_copies_nothing(p):
     cache = module(p, "rolling").RollingKVCache(1, 2, 511, 16)
     cache.length = 5000
@@ -181,7 +156,6 @@ def a_step_behind_a_rolling_cache_copies_nothing(p):
     assert largest_tensor(cache.attend, torch.randn(1, 8, 1, 16), new, new) <= cache.key.nbytes
 
 
-@claim
 def messages_about_rolling_caches_say_what_to_do(p):
     rolling, x = module(p, "rolling"), torch.zeros(1, 1, 8)
     layer = module(p, "window").SlidingWindowAttention(8, 2, (4, 4))

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from attncourse.variants.flash import ring_demo, tiled
 from attncourse.variants.flash.ring import ring_attention
-from support.contracts import LargestTensor
+from support.contracts import Tensors
 
 WORLDS = (1, 2, 3)
 
@@ -101,7 +101,7 @@ def compare(case: Case) -> dict:
     *inputs, mixture = whole(case, dist.get_world_size())
     chunks = [mine(x, case.split).detach().requires_grad_() for x in inputs]
     counts = Counter()
-    with LargestTensor() as seen, watch() as forward:
+    with Tensors() as seen, watch() as forward:
         options = {"split": case.split, "counts": counts}
         output = ring_attention(*chunks, case.is_causal, case.scale, **options)
     said = counts.copy()
@@ -120,7 +120,7 @@ def compare(case: Case) -> dict:
         "dtypes": {str(x.dtype) for x, _ in pairs} == {str(case.dtype)},
         "forward": (said, forward),
         "backward": (counts - said, backward),
-        "largest": seen.bytes,
+        "largest": seen.largest,
     }
 
 
