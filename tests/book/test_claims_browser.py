@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.book.site import HTML
+from support.book.site import HTML, built
 
 pytestmark = pytest.mark.browser
 
@@ -17,8 +17,7 @@ def depends(item) -> list[Path]:
 
 @pytest.fixture(params=[True, False], ids=["with scripts", "without"])
 def page(request, browser):
-    if not CLAIMS.exists():
-        pytest.fail("there is no built site: run `make book` first", pytrace=False)
+    built("chapters/claims.html")
     context = browser.new_context(java_script_enabled=request.param)
     yield context.new_page(), request.param
     context.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.book.notebooks import ROOT, read
-from support.book.site import HTML, Page, extension
+from support.book.site import HTML, Page, built, extension
 
 CLAIMS = extension("claims")
 FILE = ROOT / "chapters/_data/claims.yml"
@@ -68,15 +68,8 @@ def test_cells_of_a_row_are_apart_without_a_style_sheet():
     assert re.sub(r"<[^>]+>", "", shown) == "chapter 3, chapter 3 (2)"
 
 
-def site(stem):
-    path = HTML / f"chapters/{stem}.html"
-    if not path.exists():
-        pytest.fail("there is no built site: run `make book` first", pytrace=False)
-    return path
-
-
 def test_every_row_of_the_site_leads_to_a_code_cell():
-    page = site("claims").read_text(encoding="utf-8")
+    page = built("chapters/claims.html").read_text(encoding="utf-8")
     rows = re.findall(r'<tr id="claim-(\d+)"(.*?)</tr>', page, re.DOTALL)
     assert [int(number) for number, _ in rows] == [claim["id"] for claim in ROWS]
     pages = {}
@@ -85,7 +78,9 @@ def test_every_row_of_the_site_leads_to_a_code_cell():
         links = re.findall(r'href="(\w+)\.html#([\w-]+)"', row)
         assert len(links) == len(claim["cells"]), number
         for stem, anchor in links:
-            text = pages.setdefault(stem, site(stem).read_text(encoding="utf-8"))
+            text = pages.setdefault(
+                stem, built(f"chapters/{stem}.html").read_text(encoding="utf-8")
+            )
             found = re.search(rf'<div class="cell[^"]*"[^>]* id="{anchor}">(?:\s*<[^>]*>)*', text)
             assert found, f"claim {number}: {stem}.html has no code cell {anchor}"
             assert "highlight-" in text[found.start() : found.start() + 1500], (number, anchor)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.book.notebooks import TAUGHT, each
-from support.book.site import GZIP_LIMIT, HTML, RAW_LIMIT, weight
+from support.book.site import GZIP_LIMIT, HTML, RAW_LIMIT, built, weight
 
 # The theme leaves templates in _static. Listings of source are all made alike: the longest stands for them.
 LISTINGS = sorted(HTML.rglob("_modules/**/*.html"), key=lambda path: path.stat().st_size)
@@ -116,8 +116,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def server():
-    if not (HTML / "index.html").exists():
-        pytest.fail("there is no built site: run `make book` first", pytrace=False)
+    built()
     handler = functools.partial(Handler, directory=HTML)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
         thread = threading.Thread(target=httpd.serve_forever)

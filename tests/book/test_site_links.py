@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import yaml
 from fontTools.ttLib import TTFont
-from support.book.site import HTML, ROOT, Page, extension
+from support.book.site import HTML, ROOT, Page, built, extension
 
 CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text())
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
@@ -23,8 +23,7 @@ def depends(item) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def pages():
-    if not (HTML / "index.html").exists():
-        pytest.fail("there is no built site: run `make book` first", pytrace=False)
+    built()
     found = (path for path in sorted(HTML.rglob("*.html")) if HTML / "_static" not in path.parents)
     return {path: Page(path) for path in found}
 

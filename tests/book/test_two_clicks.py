@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from support.book.site import HTML
+from support.book.site import HTML, built
 
 # What the five documents treat, the words by which a page of the site is known to treat it, and that page.
 TOPICS = [
@@ -61,9 +61,7 @@ def linked(path):
 @pytest.fixture(scope="module")
 def near():
     """The pages that are one click away, and those that are one or two."""
-    if not (HTML / "index.html").exists():
-        pytest.fail("there is no built site: run `make book` first", pytrace=False)
-    one = set(linked(HTML.resolve() / "index.html"))
+    one = set(linked(built().resolve()))
     return one, one.union(*(linked(page) for page in one))
 
 

@@ -6,14 +6,21 @@ from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 HTML = ROOT / "_build" / "html"
 RAW_LIMIT, GZIP_LIMIT = 2_500_000, 900_000
-LOADING_RELS = {
-    *["stylesheet", "icon", "shortcut", "preload", "modulepreload", "manifest", "prefetch"]
-}
+LOADING_RELS = {"stylesheet", "icon", "shortcut", "preload", "modulepreload", "prefetch", "manifest"}  # fmt: skip
 LOADING_TAGS = {"script", "img", "source", "iframe", "embed", "video", "audio", "track"}
 NOT_ICONS = {"fa-solid", "fa-brands", "fa-regular", "fa-lg", "fa-fw"}
+
+
+def built(page: str = "index.html") -> Path:
+    """A page of the site."""
+    if not (HTML / page).exists():
+        pytest.fail("there is no built site: run `make book` first", pytrace=False)
+    return HTML / page
 
 
 class Page(HTMLParser):
