@@ -24,14 +24,9 @@ def nbgrader():
 
     def run(course: Path, *arguments: str) -> None:
         own = {"JUPYTER_CONFIG_DIR": str(course), "JUPYTER_DATA_DIR": str(course)}
-        ran = subprocess.run(
-            [sys.executable, "-m", "nbgrader", *arguments],
-            cwd=course,
-            env=os.environ | beside | own,
-            capture_output=True,
-            text=True,
-            timeout=500,
-        )
+        how = {"cwd": course, "env": os.environ | beside | own, "timeout": 500}
+        command = [sys.executable, "-m", "nbgrader", *arguments]
+        ran = subprocess.run(command, capture_output=True, text=True, **how)
         assert ran.returncode == 0, ran.stderr
 
     return run
@@ -46,10 +41,8 @@ def course(tmp_path_factory, nbgrader) -> Path:
     untouched = cut(ROOT / "exercises" / f"{NAME}.ipynb")
     other = deepcopy(master)
     for cell, stub in zip(other.cells, untouched.cells, strict=True):
-        name = mark(cell).get("grade_id")
-        cell.source = {f"{KEPT[0]}_answer": WRONG, f"{KEPT[2]}_answer": stub.source}.get(
-            name, cell.source
-        )
+        told = {f"{KEPT[0]}_answer": WRONG, f"{KEPT[2]}_answer": stub.source}
+        cell.source = told.get(mark(cell).get("grade_id"), cell.source)
     handed_in = {"sam": master, "kim": other}
     write(master, course / "source" / "masks" / f"{NAME}.ipynb")
     nbgrader(course, "generate_assignment", "masks", "--create")

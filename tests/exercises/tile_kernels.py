@@ -5,9 +5,7 @@ import triton.language as tl
 
 
 @triton.jit
-def dots(
-    Q, KV, Out, Lse, n, m, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
-):
+def dots(Q, KV, Out, Lse, n, m, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):  # fmt: skip
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     keys, features = tl.arange(0, BLOCK_N), tl.arange(0, D)
     at, inside = rows[:, None] * D + features[None, :], rows[:, None] < n
@@ -24,9 +22,7 @@ def dots(
 
 
 @triton.jit
-def products_and_sums(
-    Q, KV, Out, Lse, n, m, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
-):
+def products_and_sums(Q, KV, Out, Lse, n, m, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):  # fmt: skip
     """Row after row, without a matrix product."""
     keys, features = tl.arange(0, BLOCK_N), tl.arange(0, D)
     cells = KV + keys[:, None] * (2 * D) + features
@@ -43,9 +39,7 @@ def products_and_sums(
 
 
 @triton.jit
-def powers_of_2(
-    Q, KV, Out, Lse, n, m, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
-):
+def powers_of_2(Q, KV, Out, Lse, n, m, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):  # fmt: skip
     LOG2E: tl.constexpr = 1.4426950408889634
     i = tl.program_id(axis=0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     j, c = tl.arange(0, BLOCK_N), tl.arange(0, D)[None, :]
@@ -62,9 +56,7 @@ def powers_of_2(
 
 
 @triton.jit
-def block_pointers(
-    Q, KV, Out, Lse, n, m, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
-):
+def block_pointers(Q, KV, Out, Lse, n, m, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):  # fmt: skip
     first = tl.program_id(0) * BLOCK_M
     own = tl.make_block_ptr(Q, (n, D), (D, 1), (first, 0), (BLOCK_M, D), (1, 0))
     out = tl.make_block_ptr(Out, (n, D), (D, 1), (first, 0), (BLOCK_M, D), (1, 0))
@@ -94,9 +86,7 @@ def part(q, KV, first, m, D: tl.constexpr, HALF: tl.constexpr):
 
 
 @triton.jit
-def two_halves(
-    Q, KV, Out, Lse, n, m, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
-):
+def two_halves(Q, KV, Out, Lse, n, m, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):  # fmt: skip
     """The online softmax, in two turns."""
     HALF: tl.constexpr = BLOCK_N // 2
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)

@@ -228,9 +228,8 @@ def test_copies_of_a_cell_stay_in_order_and_a_stub_undoes_nothing():
     notebook = given(SETUP, *copies, CHECK)
     assert sources(notebook) == [SETUP, ANSWER, copy, CHECK]
     (told,) = notebook.problems
-    assert told.startswith(
-        "Cells 2 and 3 are copies of one cell and differ; where they define the "
-    )
+    differ = "Cells 2 and 3 are copies of one cell and differ; "
+    assert told == f"{differ}where they define the same, the last one counts."
     assert sources(given(copies[2], CHECK)) == [STUB, CHECK]
     assert given(copies[0], copies[0], CHECK).problems == ()
     for undone in ("leaking_loss = None", "class X:\n    def f(self):\n        raise NotImplementedError"):  # fmt: skip

@@ -161,9 +161,7 @@ Zoe,19,zoe,B,
 
 @pytest.mark.parametrize("login", ["student", "login"])
 @pytest.mark.parametrize("platform", ["canvas", "moodle"])
-def test_the_lines_for_gradebooks_give_everybody_the_own_points(
-    platform, login, tmp_path, monkeypatch
-):
+def test_lines_for_gradebooks_give_everybody_the_own_points(platform, login, tmp_path, monkeypatch):
     def named(student):
         return student if login == "student" else f"{student}_0017_late"
 

@@ -35,7 +35,7 @@ DROPPED = {
     "exp", "log", "sqrt", "rsqrt", "square", "abs", "reciprocal", "clamp", "clamp_min", "clip", "nan_to_num",
     "sum", "mean", "amax", "cumsum", "cumprod", "flatten", "unsqueeze", "squeeze", "detach", "item", "contiguous",
 }  # fmt: skip
-MODULES = {"torch", "F", "math", "np", "nn"}
+MODULES = {"torch", "F", "math", "np", "nn", "nn.functional"}
 
 
 def operator(name: str, slip: str) -> Callable:
@@ -102,9 +102,7 @@ def _dropped(node, names) -> Nodes:
     if node.func.attr.removesuffix("_") not in DROPPED:
         return
     base = node.func.value
-    if not (
-        isinstance(base, ast.Name) and base.id in MODULES or ast.unparse(base) == "nn.functional"
-    ):
+    if ast.unparse(base) not in MODULES:
         yield deepcopy(base)
     elif node.args:
         yield deepcopy(node.args[0])
@@ -175,9 +173,8 @@ def _slice(node, names) -> Nodes:
         if (bound := getattr(node, which)) is not None:
             value = _integer(bound)
             for by in (1, -1):
-                new = ast.BinOp(
-                    deepcopy(bound), ast.Add() if by > 0 else ast.Sub(), ast.Constant(1)
-                )
+                sign = ast.Add() if by > 0 else ast.Sub()
+                new = ast.BinOp(deepcopy(bound), sign, ast.Constant(1))
                 yield _with(node, **{which: new if value is None else ast.Constant(value + by)})
 
 
@@ -228,10 +225,8 @@ def _line(node, names) -> Nodes:
 
 def _reads_itself(node: ast.Assign) -> bool:
     """An assignment that makes something new of what it assigns to, such as x = x / 2."""
-    stored, read = (
-        {x.id for x in ast.walk(part) if isinstance(x, ast.Name)}
-        for part in (node.targets[0], node.value)
-    )
+    both = node.targets[0], node.value
+    stored, read = ({x.id for x in ast.walk(y) if isinstance(x, ast.Name)} for y in both)
     return stored <= read
 
 

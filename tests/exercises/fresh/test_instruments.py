@@ -46,10 +46,8 @@ def test_every_operator_makes_its_slip(operator):
     (line,) = ast.parse(before).body
     made = []
     for node in ast.walk(line):
-        for new in operator.changes(node, ["key", "value"]):
-            made.append(
-                before.replace(ast.unparse(node), ast.unparse(ast.fix_missing_locations(new)))
-            )
+        changes = map(ast.fix_missing_locations, operator.changes(node, ["key", "value"]))
+        made += [before.replace(ast.unparse(node), ast.unparse(new)) for new in changes]
     assert after in made
     assert before not in made
 

@@ -60,10 +60,9 @@ class Yard:
             "TAG": self.tag, "NAP": 10**6 + secrets.randbelow(10**6), "PORT": port, "SECONDS": BRIEF,
             "PIDNS": os.readlink("/proc/self/ns/pid"), "HOME": Path.home(), "COURSE": ROOT,
         }  # fmt: skip
-        folders = {
-            x.upper(): self.folder / x for x in ("socket", "submissions", "results", "teacher")
-        }
-        self.words = {name: str(x) for name, x in (words | folders).items()}
+        for name in ("socket", "submissions", "results", "teacher"):
+            words[name.upper()] = self.folder / name
+        self.words = {name: str(x) for name, x in words.items()}
 
     def close(self) -> None:
         """Take the traps away."""
