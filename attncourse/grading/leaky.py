@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -49,6 +50,16 @@ def decoder(
     return decode
 
 
+def _moved(x0: Tensor, x: Tensor) -> Tensor:
+    """Above 0 wherever position 5 moves; yet where it is, its gradient is not 0."""
+    by = (x - x0)[:, 5].sum(-1, keepdim=True)
+    return torch.where(by >= 0, by, -by / 2)
+
+
+def _faint(x0: Tensor, x: Tensor, slope: float = 100.0) -> Tensor:
+    return 1.2e-6 * torch.tanh(slope * (x - x0)[:, 4, :1])
+
+
 def leaking_models(x0: Tensor, e: int, g: torch.Generator) -> dict[str, Callable]:
     """Models of inputs like x0 whose outputs are e wide, by what leaks; some know the input."""
     b, n, d = x0.shape
@@ -79,14 +90,7 @@ def leaking_models(x0: Tensor, e: int, g: torch.Generator) -> dict[str, Callable
 
         return model
 
-    def moved(x):
-        """Above 0 wherever the position moves; yet where it is, its gradient is not 0."""
-        by = (x - x0)[:, 5].sum(-1, keepdim=True)
-        return torch.where(by >= 0, by, -by / 2)
-
-    def faint(x, slope=100.0):
-        return 1.2e-6 * torch.tanh(slope * (x - x0)[:, 4, :1])
-
+    moved, faint = partial(_moved, x0), partial(_faint, x0)
     return {
         "a causal layer": causal,
         "a strictly causal sum": lambda x: torch.ones(n, n).double().tril(-1) @ x,

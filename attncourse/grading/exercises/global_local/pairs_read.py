@@ -63,7 +63,10 @@ EXERCISE = Exercise(
         simpler(
             asked("one row, and it is the column", 1, 0, 0, 1),
             asked("all read all", 2, 0, 0, 2),
+            asked("it reads itself", 1, 0, 0, 0),
             asked("each reads itself", 2, 0, 0, 0),
+            asked("each reads itself, and the last one the first", 2, 1, 0, 0),
+            asked("each reads itself, and the first one the last", 2, 0, 1, 0),
             asked("the first two miss 2 and 1 of the keys before them", 4, 2, 0, 0),
             asked("the last two miss 1 and 2 of the keys behind them", 4, 0, 2, 0),
             asked("no window reaches beyond the text", 3, 5, 4, 0),
