@@ -120,9 +120,9 @@ def gradients(model: nn.Module, say: Callable[[], Tensor]) -> bool | str:
 
 
 def times_as_slow(model: nn.Module, reference: nn.Module, inputs: Tensor) -> float:
-    """The time of a model in that of another, the best of three of each, taken in turns."""
+    """The time of a model in that of another, the better of two of each, taken in turns."""
     best = [float("inf")] * 2
-    for _ in range(3):
+    for _ in range(2):
         for k, one in enumerate((reference, model)):
             start = time.perf_counter()
             one(inputs.clone())
