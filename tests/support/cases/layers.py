@@ -49,6 +49,7 @@ def layered(s, layer, inputs, limit, visible=None, **fixed):
         dropped=dropped,
         torch=lambda *inputs: torch_layer(layer, s.h, *three(inputs), visible),
         layer=layer,
+        is_causal=fixed.get("is_causal", False),
         fused=True,
     )
 
@@ -129,8 +130,7 @@ def layer_causal(p, s):
         return out[:, -1], layer(inputs[0], inputs[1][:, : s.n])[:, -1]
 
     layer = p.layers.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5)
-    causal = layered(s, layer, inputs, last_of_n_reads_n, spec.causal(s.n, s.m), is_causal=True)
-    return replace(causal, is_causal=True)
+    return layered(s, layer, inputs, last_of_n_reads_n, spec.causal(s.n, s.m), is_causal=True)
 
 
 @variant("MultiHeadAttention, causal and bool mask", d=4)
@@ -143,9 +143,7 @@ def layer_masked(p, s):
 
     layer = p.layers.MultiHeadAttention(s.h * s.d, s.h, dropout=0.5)
     options = {"is_causal": True, "attn_mask": mask}
-    visible = mask & spec.causal(s.n, s.m)
-    masked = layered(s, layer, inputs, everything_visible, visible, **options)
-    return replace(masked, is_causal=True)
+    return layered(s, layer, inputs, everything_visible, mask & spec.causal(s.n, s.m), **options)
 
 
 @variant("MultiHeadAttention, kdim and vdim", d=4)

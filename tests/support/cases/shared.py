@@ -12,8 +12,12 @@ from support.cases.layers import attending, heads_of, sequences
 from support.cases.oracles import flex
 
 
-def grouped(s, layer, x, limit, *, is_causal=False, positions=None):
-    """A variant of a self-attention layer with s.g key heads for its s.h query heads."""
+def grouped(p, s, layer, limit=None, *, is_causal=False, positions=None):
+    """A variant of a self-attention layer with s.g key heads for its s.h query heads.
+
+    Its limit is multi-head attention in which the heads of a group are copies, if no other is given.
+    """
+    (x,) = sequences(s)
     layer = layer.double().eval()
     fixed = {"is_causal": is_causal}
     if positions is not None:
@@ -34,56 +38,45 @@ def grouped(s, layer, x, limit, *, is_causal=False, positions=None):
         layer.train()
         return layer(x, need_weights=True, **fixed)
 
-    more = {"spec": by_loops, "dropped": dropped, "fixed": fixed, "fused": True}
-    oracle = by_torch if positions is None else None
-    return attending(layer, x, lambda *_: limit(layer, layer(x, **fixed)), torch=oracle, **more)
-
-
-def with_copied_heads(p, s, x, **options):
-    """The limit of sharing: multi-head attention in which the heads of a group are copies."""
-
-    def limit(layer, out):
+    def with_copied_heads(layer, x):
         general = p.layers.MultiHeadAttention(s.h * s.d, s.h).double()
         state = layer.state_dict()
         for name in [name for name in state if name.startswith(("k_proj", "v_proj"))]:
             heads = state[name].unflatten(0, (s.g, s.d)).repeat_interleave(s.h // s.g, 0)
             state[name] = heads.flatten(0, 1)
         general.load_state_dict(state)
-        return general(x, **options), out
+        return general(x, **fixed), layer(x, **fixed)
 
-    return limit
+    more = {"spec": by_loops, "dropped": dropped, "fixed": fixed, "fused": True}
+    oracle = by_torch if positions is None else None
+    return attending(layer, x, limit or with_copied_heads, torch=oracle, **more)
 
 
 @variant("GroupedQueryAttention", h=6, g=2, m=5, d=4)
 def grouped_query(p, s):
-    (x,) = sequences(s)
-    layer = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
-    return grouped(s, layer, x, with_copied_heads(p, s, x))
+    return grouped(p, s, p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5))
 
 
 @variant("GroupedQueryAttention, causal", h=6, g=3, m=5, d=4)
 def grouped_query_causal(p, s):
-    (x,) = sequences(s)
     layer = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
-    return grouped(s, layer, x, with_copied_heads(p, s, x, is_causal=True), is_causal=True)
+    return grouped(p, s, layer, is_causal=True)
 
 
 @variant("MultiQueryAttention, causal", g=1, m=5, d=4)
 def multi_query(p, s):
-    (x,) = sequences(s)
     layer = p.layers.MultiQueryAttention(s.h * s.d, s.h, dropout=0.5)
-    return grouped(s, layer, x, with_copied_heads(p, s, x, is_causal=True), is_causal=True)
+    return grouped(p, s, layer, is_causal=True)
 
 
 @variant("MultiHeadAttention, rotary", h=6, g=2, m=5, d=4)
 def rotary(p, s):
-    (x,) = sequences(s)
+    def moved_together(layer, x):  # only distances count
+        near, far = (torch.arange(start, start + s.n) for start in (0, 100))
+        return tuple(layer(x, is_causal=True, positions=at) for at in (far, near))
+
     layer = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
-
-    def moved_together(layer, out):  # only distances count
-        return layer(x, is_causal=True, positions=torch.arange(100, 100 + s.n)), out
-
-    return grouped(s, layer, x, moved_together, is_causal=True, positions=list(range(s.n)))
+    return grouped(p, s, layer, moved_together, is_causal=True, positions=list(range(s.n)))
 
 
 def latent(p, s, absorbed: bool):

@@ -84,7 +84,7 @@ def layer_causal(p, s):
     def everything_visible(layer, _):
         return layer(x, is_causal=True, attn_mask=torch.ones_like(mask)), layer(x, is_causal=True)
 
-    return replace(layered(s, layer, [x], everything_visible, visible, **options), is_causal=True)
+    return layered(s, layer, [x], everything_visible, visible, **options)
 
 
 @variant("DilatedAttention", n=11, m=11, d=4)
