@@ -98,14 +98,24 @@ def test_other_cells_and_other_styles_cost_nothing_and_the_last_check_counts(gra
 
 
 @pytest.fixture(scope="module")
-def patience():
-    """Seconds that no honest cell needs, however slow the machine: eight times what the imports take now."""
+def command():
+    """The command, given what is no notebook; and the seconds that it takes now, most of them to import torch."""
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import torch, attncourse.grading"], check=True)
-    return max(8, math.ceil(8 * (time.perf_counter() - started)))
+    arguments = [sys.executable, "-m", "attncourse.grading", str(ROOT / "index.md")]
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    return done, time.perf_counter() - started
 
 
-def test_cells_that_hang_or_end_the_kernel_are_named_and_the_rest_counts(grade, patience):
+def test_command_line(command):
+    assert command[0].returncode == 2
+    assert command[0].stdout.startswith("note: index.md is not a notebook")
+    assert command[0].stderr == ""
+
+
+def test_cells_that_hang_or_end_the_kernel_are_named_and_the_rest_counts(grade, command):
+    patience = max(
+        8, math.ceil(8 * command[1])
+    )  # no honest cell needs it, however slow the machine
     stubborn = "import time\nwhile True:\n    try:\n        time.sleep(99)\n    except KeyboardInterrupt:\n        pass"
     hang = "import time\ndef forever(*inputs):\n    while True: time.sleep(1)"
     checks = 'check("kernel_regression", forever)', 'check("sharpness", None)'
@@ -148,11 +158,3 @@ def test_paths_that_lead_nowhere(grade, tmp_path):
     code, printed, _ = grade(path=tmp_path)
     assert code == 2
     assert "is a folder" in printed
-
-
-def test_command_line():
-    command = [sys.executable, "-m", "attncourse.grading", str(ROOT / "index.md")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stdout.startswith("note: index.md is not a notebook")
-    assert done.stderr == ""
