@@ -178,22 +178,7 @@ def test_no_text_breaks_a_file(report):
     assert len(rows) == len(HOSTILE) == len(pages) - 1
 
 
-NAMES = [
-    "../../x",
-    "a/b",
-    "a\\b",
-    "a-b",
-    "CON",
-    "nul",
-    "COM1",
-    "index",
-    "A",
-    "a",
-    ".",
-    "..",
-    "",
-    " ",
-]
+NAMES = ["../../x", "a/b", "a\\b", "a-b", "CON", "nul", "COM1", "index", "A", "a", ".", "..", "", " "]  # fmt: skip
 NAMES += ["😀", "👩\u200d💻", "\u202egpj", "x\0y", "\udcff", "ＣＯＮ", "Straße", "strasse", "a--b"]
 NAMES += ["x.html", "~", "%2e%2e", "con.", "student", "W" * 300, "w" * 299]
 
