@@ -1,16 +1,11 @@
 """What is asked of a card besides the race: the ladder, bytes and operations, machine code. Tried on the CPU."""
 
 import torch
-from support.book.benchmarks import DEPENDS, gpu
+from support.book.benchmarks import depends, gpu  # noqa: F401
 
 card, ladder, lengths, machine_code, roofline, rungs, sweep = gpu(
     "card", "ladder", "lengths", "machine_code", "roofline", "rungs", "sweep"
 )
-
-
-def depends(item):
-    """What decides whether these tests pass."""
-    return DEPENDS
 
 
 def test_a_part_that_is_left_out_changes_the_result():

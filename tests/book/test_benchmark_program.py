@@ -10,7 +10,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from support.book.benchmarks import DEPENDS, MACHINE, MS, gpu
+from support.book.benchmarks import MACHINE, MS, depends, gpu  # noqa: F401
 from support.book.notebooks import ROOT
 
 candidates, card, check, ladder, lengths, machine_code, roofline, speed, sweep, gpu_tables = gpu(
@@ -19,11 +19,6 @@ candidates, card, check, ladder, lengths, machine_code, roofline, speed, sweep, 
 flash_gpu = importlib.import_module("flash_gpu")
 Case = candidates.Case
 TILE = (128, 64, 4, 3)
-
-
-def depends(item):
-    """What decides whether these tests pass."""
-    return DEPENDS
 
 
 @pytest.fixture

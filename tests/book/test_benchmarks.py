@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 import torch
-from support.book.benchmarks import DEPENDS, MS, clocked, gpu
+from support.book.benchmarks import MS, clocked, depends, gpu  # noqa: F401
 
 candidates, card, check, speed, sweep = gpu("candidates", "card", "check", "speed", "sweep")
 flash, window = importlib.import_module("flash"), importlib.import_module("window")
@@ -13,11 +13,6 @@ Case, Shape, Trial = candidates.Case, check.Shape, sweep.Trial
 SMALL = Shape("odd lengths", 1, 2, 1, 19, 33, 16, 16, True, 14)
 EMPTY = Shape("70 empty rows", 1, 2, 2, 24, 17, 16, 32, True, -9)
 TILE = (32, 32, 4, 2)
-
-
-def depends(item):
-    """What decides whether these tests pass."""
-    return DEPENDS
 
 
 # Memory and time on the CPU
@@ -54,10 +49,6 @@ def test_peak_counts_what_is_held_at_the_same_time():
         return megabyte + 3
 
     assert flash.peak_bytes(three_then_one) == 3 * 2**20
-
-
-def test_growth_is_the_exponent():
-    assert flash.growth((1, 2, 4), (3, 12, 48)) == pytest.approx(2)
 
 
 # Correctness comes first

@@ -21,17 +21,13 @@ def depends(item) -> list[Path]:
     return [*parts, HTML / "chapters"] if "site" in item.name else parts
 
 
-def each_claim(test):
-    return pytest.mark.parametrize("claim", ROWS, ids=lambda claim: str(claim["id"]))(test)
-
-
 def test_there_are_82_claims_with_every_verdict():
     assert [claim["id"] for claim in ROWS] == list(range(1, 83))
     assert Counter(claim["verdict"] for claim in ROWS).keys() == CLAIMS.VERDICTS.keys()
     assert {by for claim in ROWS for by in claim["by"]} == set(DATA["documents"])
 
 
-@each_claim
+@pytest.mark.parametrize("claim", ROWS, ids=lambda claim: str(claim["id"]))
 def test_a_verdict_has_a_reason_and_a_cell(claim):
     assert claim["verdict"] in CLAIMS.VERDICTS
     assert claim["why"].rstrip().endswith(".")
