@@ -17,12 +17,6 @@ def test_a_part_that_is_left_out_changes_the_result():
         assert not torch.allclose(found, whole, atol=0.1)
 
 
-def test_what_needs_a_candidate_that_is_wrong_is_left_out():
-    rungs = {rung for table, rung, _ in ladder.entries(["tiled"]) if table == "ladder"}
-    assert rungs == {"five steps in PyTorch", "tiled in PyTorch"}
-    assert not [1 for table, *_ in ladder.entries(["gluon"]) if table == "parts"]
-
-
 def test_bytes_and_operations_of_one_token_by_hand():
     load = roofline.Load("one token", 1, 1, 100)
     work, moved = roofline.counted(load, "triton")

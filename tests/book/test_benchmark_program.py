@@ -168,6 +168,7 @@ def test_on_a_card_before_ampere_torch_and_tiled_are_measured(played, monkeypatc
     assert columns[:3] == ["case", "tiled", "FLASH_ATTENTION"]
     rungs = [row[0] for row in found["tables"]["ladder"]["rows"]]
     assert rungs == ["five steps in PyTorch", "tiled in PyTorch"]
+    assert "parts" not in found["tables"], "they are those of the kernel that cannot run"
     assert "triton" not in found["tables"]["memory_by_length"]["columns"]
 
 

@@ -87,11 +87,12 @@ def test_stubs_along_the_whole_way(made):
 
 def test_a_mechanism_without_exercises_is_three_files(made):
     _, said = made
-    assert listed(said["odd_keys"]) == {
+    expected = {
         "attncourse/masks.py",
         "attncourse/spec/sparse.py",
         "tests/support/cases/odd_keys.py",
     }
+    assert listed(said["odd_keys"]) == expected
 
 
 def test_an_exercise_joins_its_chapter(made):

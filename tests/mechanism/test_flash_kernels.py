@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 import weakref
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -196,12 +197,11 @@ def test_gradients_that_are_one_number_posing_as_a_tensor(backend):
 
 
 def test_tiles_for_every_width_and_dtype():
-    for width in (16, 64, 65, 128, 200, 256):
-        for dtype in (torch.float16, torch.float32):
-            x = torch.empty(1, 1, 1, width, dtype=dtype)
-            for is_causal in (False, True):
-                for tile in tiles_for(x, x, is_causal):
-                    assert min(tile.rows, tile.columns) >= 16, "tl.dot needs 16 of each"
+    widths, dtypes = (16, 64, 65, 128, 200, 256), (torch.float16, torch.float32)
+    for width, dtype, is_causal in product(widths, dtypes, (False, True)):
+        x = torch.empty(1, 1, 1, width, dtype=dtype)
+        for tile in tiles_for(x, x, is_causal):
+            assert min(tile.rows, tile.columns) >= 16, "tl.dot needs 16 of each"
 
 
 def test_what_all_programs_read_stays_in_the_cache():

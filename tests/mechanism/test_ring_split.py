@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attncourse.variants.flash.ring_split import SPLITS, Part, cut, join, pairs, part_of, positions
+from attncourse.variants.flash.ring_split import SPLITS, cut, join, pairs, part_of, positions
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -36,11 +36,6 @@ def test_part_is_what_the_rule_lets_a_chunk_read_of_another(split, size, is_caus
                 read[part.rows, part.columns] = block.tril() if part.diagonal else block
             assert torch.equal(read, allowed)
             assert pairs(part) == allowed.sum()
-
-
-def test_pairs_of_nothing_and_of_a_diagonal():
-    assert pairs(None) == 0
-    assert pairs(Part(slice(0, 7), slice(0, 7), True)) == 28
 
 
 def test_only_equal_pieces_and_known_splits():
