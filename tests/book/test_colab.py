@@ -12,7 +12,8 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
-from support.book.notebooks import ROOT, STUDENTS
+from support.book.house import copied
+from support.book.notebooks import STUDENTS
 
 import attncourse
 
@@ -45,20 +46,8 @@ def python(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """A copy of what is tracked or new here, as a clone would bring it: nothing is built in ROOT."""
-    copy = tmp_path_factory.mktemp("source") / "attncourse"
-    skipped = [
-        ".git",
-        ".venv",
-        "_build",
-        "build",
-        "*.egg-info",
-        "__pycache__",
-        ".*_cache",
-        ".proofs",
-        "tests",
-    ]
-    return shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*skipped))
+    """As a clone would bring it: nothing is built in ROOT."""
+    return copied(tmp_path_factory.mktemp("source"))
 
 
 def environment(**more) -> dict[str, str]:
