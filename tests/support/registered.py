@@ -4,6 +4,7 @@ from importlib import import_module
 from inspect import isfunction, signature
 from pathlib import Path
 
+from support import cases, claims
 from support.cases import VARIANTS
 from support.mutants import MUTANTS
 
@@ -11,12 +12,12 @@ __all__ = ["CLAIMS", "MUTANTS", "VARIANTS"]
 CLAIMS = []
 
 
-def files(folder: str) -> list:
-    paths = sorted((Path(__file__).parent / folder).glob("[!_]*.py"))
-    return [import_module(f"support.{folder}.{path.stem}") for path in paths]
+def files(package) -> list:
+    paths = sorted(Path(package.__file__).parent.glob("[!_]*.py"))
+    return [import_module(f"{package.__name__}.{path.stem}") for path in paths]
 
 
-files("cases")
-for module in files("claims"):
+files(cases)
+for module in files(claims):
     own = [x for x in vars(module).values() if isfunction(x) and x.__module__ == module.__name__]
     CLAIMS += [x for x in own if x.__name__[0] != "_" and [*signature(x).parameters] == ["p"]]
