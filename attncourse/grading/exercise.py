@@ -30,13 +30,11 @@ from attncourse.grading.mistake import Mistake
 from attncourse.grading.observe import Case, NotAttempted, run
 from attncourse.grading.verdict import Verdict, left_out
 
-# fmt: off
 __all__ = [
     "GIVEN", "Asked", "Calls", "Case", "Counts", "Dataflow", "Described", "Exercise", "Facts",
     "Mistake", "NotAttempted", "Number", "Raised", "cases_of", "normal",
     "plain", "run", "seeded", "sized_cases",
-]
-# fmt: on
+]  # fmt: skip
 
 # Added to every seed: an answer that seeds torch with 0 must not draw the inputs of its judge.
 SEEDS = 0x5EED_0000

@@ -1,6 +1,5 @@
 """A wrong answer that people give, with the sentence that they should read."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
@@ -8,4 +7,4 @@ class Mistake(NamedTuple):
     """A wrong answer with its sentence; an *idea* where an exercise lists it."""
 
     says: str
-    answer: Callable[..., Any] | Any
+    answer: Any

@@ -141,12 +141,6 @@ class Asked:
         return max((call.case for call in self.wrong if call.case), key=_size, default=None)
 
     @cached_property
-    def smallest(self) -> Wrong | None:
-        """Of the wrong calls, or else of all, the one with fewest steps; None without cases."""
-        calls = [call for call in self.wrong or self.calls if call.case]
-        return min(calls, key=lambda x: (len(self._values(x.case)), _size(x.case)), default=None)
-
-    @cached_property
     def right(self) -> list[Any]:
         """The named values of the right answer in the largest wrong call, in their order."""
         return self._values(self.largest) if self.largest else []
@@ -186,11 +180,6 @@ def off(calls: list[Wrong]) -> list[tuple[Any, Any]]:
 def labels(calls: list[Wrong]) -> str:
     """The first three calls, by what is special about them."""
     return "; ".join(call.label for call in calls[:3])
-
-
-def listed(places: list[int]) -> str:
-    """The first six places, and dots for more."""
-    return ", ".join(map(str, places[:6])) + " ..." * (len(places) > 6)
 
 
 def axis_names(asked: Asked, result: Tensor, number: int = 0) -> list[str]:

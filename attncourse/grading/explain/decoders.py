@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.compare import difference, plain
-from attncourse.grading.explain.asked import Asked, Wrong, listed
+from attncourse.grading.explain.asked import Asked, Wrong
 from attncourse.grading.explain.places import apart
 from attncourse.grading.explain.weights import says_of_map
 from attncourse.grading.observe import Case
@@ -45,7 +45,8 @@ def _of_rows(call: Wrong, names: list[str], what: str, right: Tensor, seen: Tens
     past = call.case.args[names.index("past_value")].size(2)
     wrong = apart(right, seen).transpose(1, 2).flatten(2).any(-1).any(0)
     rows = wrong.nonzero().flatten().tolist()
-    told = f"of the {right.size(2)} returned {what}, {past} of them cached, number {listed(rows)}"
+    which = ", ".join(map(str, rows[:6])) + " ..." * (len(rows) > 6)
+    told = f"of the {right.size(2)} returned {what}, {past} of them cached, number {which}"
     came = "; cached ones come back as they came in" if rows[0] < past else ""
     return f"{told} {'are' if len(rows) > 1 else 'is'} wrong{came}."
 

@@ -41,7 +41,6 @@ MEANINGS = (
     (r"tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", SIZES),
     (r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", SIZES),
     (r"dimensions of batch2 tensor to be: \[\d+, (\d+)\] but got: \[\d+, (\d+)\]", SIZES),
-    ("expected m1 and m2 to have the same", f"{SIZES}."),
     ("The expanded size of the tensor",
      "expand makes an axis of size 1 longer, and -1 keeps its size; no other size can change.",
      "expand"),

@@ -74,7 +74,7 @@ def related(asked: Asked) -> str:
         ]
         if len(pairs) != len(asked.calls) or all(same(*both) for both in pairs):
             continue
-        if says := _relation(asked, pairs, number):
+        if says := _relation(asked, pairs, number) or _moved(asked, pairs, number):
             return says if results == 1 else f"{_named(asked, number, results)}: {says}"
     return ""
 
@@ -100,6 +100,20 @@ def _relation(asked: Asked, pairs: list[tuple[Any, Any]], number: int) -> str:
         if _holds(change, pairs):
             return f"{says}."
     return "" if boolean else _elsewhere(pairs)
+
+
+def _moved(asked: Asked, pairs: list[tuple[Any, Any]], number: int) -> str:
+    """The right numbers in another order along an axis, in every call."""
+    if not all(plain(e) and plain(s) and e.shape == s.shape for e, s in pairs):
+        return ""
+    letters = axis_names(asked, pairs[0][0], number)
+    for d, letter in enumerate(letters):
+        both = [(e.double().sort(d).values, s.double().sort(d).values) for e, s in pairs]
+        if len({e.dim() for e, _ in pairs}) == 1 and all(_close(*x) for x in both):
+            return (
+                f"All right numbers are there, but the {words(letter)[1]} stand in another order."
+            )
+    return ""
 
 
 def _holds(change: Callable, pairs: list[tuple[Tensor, Tensor]]) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncourse.grading.compare import same
+from attncourse.grading.compare import plain, same
 from attncourse.grading.explain.heads import centred, of_heads
 
 NEAR = 1e-3
@@ -54,12 +54,20 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
         return says
     if factor := _sharper(right, seen):
         return (
-            f"{where} the weights are those of scores {factor:.4g} times as large as they should "
-            "be: look at the scale."
+            f"{where} the weights are those of scores {factor:.4g} times{_as_power(factor, query)} "
+            "as large as they should be: look at the scale."
         )
     if (says := _exchanged(right, seen)) != "":
         return f"{where} {says}"
     return f"{where} {OTHER_SCORES}"
+
+
+def _as_power(factor: float, query: Any) -> str:
+    """`` (sqrt(6); queries are 6 wide)`` where the factor is such a power; '' where it is none."""
+    d = query.size(-1) if plain(query) else 1
+    powers = (0.5, f"sqrt({d})"), (1, f"{d}"), (-0.5, f"1 / sqrt({d})"), (-1, f"1 / {d}")
+    fits = (name for power, name in powers if d > 1 and abs(factor / d**power - 1) < COARSE / 2)
+    return next((f" ({name}; queries are {d} wide)" for name in fits), "")
 
 
 def _other_keys(right: Tensor, seen: Tensor) -> str:

@@ -4,7 +4,6 @@ from functools import partial
 
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Dataflow, Exercise
-from attncourse.grading.explain.loud import only_loud
 from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
 
 CALLS = (  # what is special, b h n m d e, how loud
@@ -30,7 +29,6 @@ EXERCISE = Exercise(
     name="scaled_dot_product_attention",
     judge=Calls(spec.scaled_dot_product_attention, CASES),
     right=right,
-    explain=(only_loud,),
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     measures=("gradients",),

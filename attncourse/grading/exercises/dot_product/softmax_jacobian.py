@@ -6,7 +6,6 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, Mistake, seeded
-from attncourse.grading.explain.loud import only_loud
 
 
 def definition(scores):
@@ -84,7 +83,7 @@ EXERCISE = Exercise(
     name="softmax_jacobian",
     judge=Calls(definition, cases, gradients=False),
     right=right,
-    explain=(on_and_beside, only_loud),
+    explain=(on_and_beside,),
     axes=("b i j",),
     ideas=[
         Mistake("The Jacobian of the whole batch is returned; only scores of one row interact.",

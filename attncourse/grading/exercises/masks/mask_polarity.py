@@ -5,7 +5,6 @@ import math
 import torch
 
 from attncourse.grading.exercise import Asked, Calls, Case, Exercise, Raised, seeded
-from attncourse.grading.explain.asked import listed
 
 VISIBLE = {
     "attend": lambda x: x, "hidden": lambda x: not x,
@@ -53,7 +52,7 @@ def right(mask, convention):
 def entries(some: torch.Tensor) -> str:
     """The entries of a mask that differ, those near 0 first."""
     found = sorted({*some.tolist()}, key=abs)
-    return listed([f"{x:g}" if isinstance(x, float) else x for x in found])
+    return ", ".join(f"{x:g}" if isinstance(x, float) else str(x) for x in found)
 
 
 def conventions(asked: Asked) -> str:

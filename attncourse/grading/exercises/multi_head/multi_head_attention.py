@@ -6,7 +6,6 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake, sized_cases
-from attncourse.grading.explain.loud import only_loud
 from attncourse.grading.heads import split
 
 
@@ -57,7 +56,6 @@ EXERCISE = Exercise(
     name="multi_head_attention",
     judge=Calls(definition, cases),
     right=right,
-    explain=(only_loud,),
     axes=("b h n e", "b h n m"),
     results=("the shares", "the weights"),
     measures=("gradients",),
