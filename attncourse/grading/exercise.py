@@ -1,7 +1,4 @@
-"""One graded exercise: data and functions, with no notebook in them.
-
-From here come all the words that its file is written with.
-"""
+"""One graded exercise, and all the words that its file is written with."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -104,7 +104,8 @@ def _raise(error: BaseException) -> None:
 def _named(names: list[str], args: Sequence, kwargs: Mapping) -> dict[str, Tensor]:
     """The tensors among the arguments of a call, by their names."""
     numbered = (*names, *(f"argument {k + 1}" for k in range(len(names), len(args))))
-    return {k: x for k, x in (*zip(numbered, args), *kwargs.items()) if isinstance(x, Tensor)}  # noqa: B905
+    pairs = *zip(numbered, args, strict=False), *kwargs.items()
+    return {k: x for k, x in pairs if isinstance(x, Tensor)}
 
 
 def in_float64(spec):

@@ -43,7 +43,8 @@ def _numbers(right: Any, seen: Any, what: str) -> list[tuple[float, float]]:
     """Pairs of numbers of one observation; none where it is no number, or not of the same kind."""
     if isinstance(right, Close) and isinstance(seen, Close):
         a, b = right.value, seen.value
-        return list(zip(a.flatten().tolist(), b.flatten().tolist())) if a.shape == b.shape else []  # noqa: B905
+        pairs = zip(a.flatten().tolist(), b.flatten().tolist(), strict=False)
+        return list(pairs) if a.shape == b.shape else []
     if isinstance(right, tuple) and isinstance(seen, tuple) and len(right) == len(seen):
         return [x for both in zip(right, seen, strict=True) for x in _numbers(*both, what)]
     real = (isinstance(x, Real) and not isinstance(x, bool) for x in (right, seen))
