@@ -44,7 +44,7 @@ class Exercise:
     Args:
         name: ``"split_heads"``, as its file is called.
         answer: what the answer is called in the notebook, if not by the name of the exercise.
-        judge: `Calls`, `Number`, `Facts` or another `Judge`.
+        judge: `Calls` of a function, `Counts`, `Layers`, `Number`, `Facts` or another `Judge`.
         right: one readable right answer; a `Dataflow` where its values have names.
         ideas: at most twelve wrong answers that no explainer tells, each with its sentence.
         explain: questions of this exercise, asked before those of all.

@@ -43,7 +43,7 @@ class Calls:
 
     Args:
         spec: the definition, slow and obvious; same arguments, same return values.
-        cases: ``cases(generator)`` lists the calls; seeded, axes of pairwise different sizes.
+        cases: ``cases(seed)`` lists the calls, with axes of pairwise different sizes.
         gradients: also compare the gradients of every floating-point input.
         also: ``also(output)`` yields further properties of each output, as pairs of a readable name
             and what is seen; for those that a comparison within a tolerance overlooks.

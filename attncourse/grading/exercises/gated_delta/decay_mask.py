@@ -36,9 +36,9 @@ def definition(log_decay):
 
 
 def exactly(table):
-    """Exact zeros, and the digits of small numbers (float32 ends at 1e-37), told apart."""
-    later, logs = table.double().triu(1), table.double().tril().clamp(min=1e-37).log()
-    yield "later tokens count exactly 0", not later.any() or f"no, some {later.abs().max():.3g}"
+    """What a tolerance overlooks: exact zeros, and the digits of numbers down to 1e-37."""
+    ahead, logs = table.double().triu(1), table.double().tril().clamp(min=1e-37).log()
+    yield "later tokens count exactly 0", not ahead.any() or f"no, some {ahead.abs().max():.3g}"
     yield "the logarithms of the numbers", logs
 
 
@@ -49,7 +49,8 @@ def later(table):
 @Dataflow
 def right(log_decay):
     total = yield "the running sums", log_decay.cumsum(-1)
-    pairs = yield "the differences of running sums", total[..., :, None] - total[..., None, :]
+    since = yield "the running sums behind which tokens are written", total
+    pairs = yield "the differences of running sums", total[..., :, None] - since[..., None, :]
     past = yield "the differences behind the mask", pairs.masked_fill(later(pairs), -math.inf)
     return past.exp()
 
@@ -63,8 +64,8 @@ EXERCISE = Exercise(
     ideas=[
         right.but(
             "A token's own decay fades it, too; it is written behind that, so the diagonal is 1.",
-            "the differences of running sums",
-            lambda pairs: pairs + torch.diff(pairs[..., :1].mT, dim=-1, prepend=pairs[..., :1, :1]),
+            "the running sums behind which tokens are written",
+            lambda since: torch.nn.functional.pad(since, (1, 0))[..., :-1],
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Exercise share_the_keys: a layer groups its heads, and every head keeps keys of its own."""
+"""Exercise share_the_keys: a layer whose heads keep keys of their own, made to share them."""
 
 import math
 
@@ -58,7 +58,7 @@ EXERCISE = Exercise(
         Definition,
         "embed_dim num_heads num_kv_heads",
         SIZES,
-        drawn=lambda g, r, d: (g * r * d, g * r, g),
+        drawn=lambda groups, each, dim: (groups * each * dim, groups * each, groups),
         calls=lambda n, seed: [Case(", causal", (), {"is_causal": True}), Case("", ())],
     ),
     right=Right,

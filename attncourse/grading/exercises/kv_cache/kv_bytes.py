@@ -67,7 +67,7 @@ def grown(asked: Asked) -> str:
     ]
     if not wrong:
         return ""
-    return f"The number of bytes is multiplied by other numbers: {'; '.join(wrong[:3])}."
+    return f"The number of bytes does not grow as it should: {'; '.join(wrong[:3])}."
 
 
 EXERCISE = Exercise(
