@@ -29,19 +29,17 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
     where = f"In the call '{label}'"
     if not seen.isfinite().all():
         *_, i = (~seen.isfinite()).any(-1).nonzero()[0].tolist()
-        empty = " It may read nothing, so it gives 0." if (right[..., i, :] == 0).all() else ""
+        empty = " They should be 0." if (right[..., i, :] == 0).all() else ""
         return f"{where} the weights of query {i} are NaN or infinite.{empty}"
     if (seen < -NEAR).any() and (right >= 0).all():
         return f"{where} a weight is {float(seen.min()):.3g}; no softmax gives a negative one."
-    if says := _other_keys(right, seen):
+    if says := _other_softmax(right, seen) or _other_keys(right, seen):
         return f"{where} {says}"
     if (seen - right).abs().max() < COARSE:
         return (
             "The weights are right to about two digits only. Is something rounded, or computed in "
             "float16 or bfloat16?"
         )
-    if says := _other_softmax(right, seen):
-        return f"{where} {says}"
     sums, asks = seen.sum(-1), right.sum(-1)
     if (off := (sums - asks).abs()).max() > NEAR:
         *_, i = (off == off.max()).nonzero()[0].tolist()
