@@ -144,7 +144,25 @@ def _copy(x: Any, wants_gradient: bool) -> Any:
     if not isinstance(x, Tensor):
         return deepcopy(x) if isinstance(x, list | dict) else x
     copy = x.detach().clone()
-    return copy.requires_grad_() * 1 if wants_gradient and x.is_floating_point() else copy
+    return Kept.apply(copy.requires_grad_()) if wants_gradient and x.is_floating_point() else copy
+
+
+class Kept(torch.autograd.Function):
+    """The identity, as a layer that needs what it returned on the way back, as softmax does.
+
+    Who changes that in place gets torch's own error.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        kept = x.clone()
+        ctx.save_for_backward(kept)
+        return kept
+
+    @staticmethod
+    def backward(ctx, gradient):
+        _ = ctx.saved_tensors  # raises where it was changed
+        return gradient
 
 
 def gradients_of(output: Any, inputs: list[Tensor]) -> list[Tensor | None]:

@@ -170,6 +170,8 @@ def _difference_tensor(expected: Tensor, seen: Any) -> str:
         return f"expected shape {tuple(expected.shape)}, got {tuple(seen.shape)}"
     if (expected.dtype == torch.bool) != (seen.dtype == torch.bool):
         return f"expected dtype {expected.dtype}, got {seen.dtype}"
+    if not expected.dtype.is_floating_point and seen.dtype.is_floating_point:
+        return f"expected whole numbers of a type such as torch.int64, got dtype {seen.dtype}"
     if seen.is_complex():
         return f"expected real numbers, got dtype {seen.dtype}"
     if seen.dtype in (torch.float16, torch.bfloat16):

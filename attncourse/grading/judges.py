@@ -11,18 +11,21 @@ from operator import index
 from typing import Any, Protocol
 
 from attncourse.grading.callable import no_function, signature
-from attncourse.grading.compare import Close, Raised, difference
+from attncourse.grading.companions import with_companions
+from attncourse.grading.compare import Close, Described, Raised, difference, plain
 from attncourse.grading.isolation import torch_defaults
 from attncourse.grading.numerals import observe_number, opened
 from attncourse.grading.observe import (
     Case,
     NotAttempted,
     calls_of,
+    detached,
     in_float64,
     observe_call,
     run,
 )
 
+AGAIN = "asked again in the opposite order, each call gives the same"
 GIVEN = "the answer"  # shown where the answer is no function and should be one
 Observations = dict[str, Any]
 
@@ -60,27 +63,52 @@ class Calls:
         if problem := no_function(answer, self.spec, cases_of(self, seed)):
             yield GIVEN, problem
             return
+        outputs: Observations = {}
+        yield from self._calls(answer, seed, outputs)
+        yield AGAIN, self._again(answer, seed, outputs)
+
+    def _calls(self, answer: Callable, seed: int, outputs: Observations) -> Iterator:
+        """What is seen of each call; its output goes into ``outputs``, too."""
         names = list(signature(self.spec).parameters)
         for number, call in enumerate(calls_of(answer, cases_of(self, seed), self.gradients)):
+            label = call.case.label
             try:
                 for what, found in observe_call(call, names):
-                    if self.reads and what.endswith(", output") and not isinstance(found, Raised):
-                        found = self.reads(found)
+                    if not what.endswith(", output"):
+                        yield what, found
+                        continue
+                    outputs[label] = found = self.told(found)
                     yield what, found
-                    if self.also and what.endswith(", output") and not isinstance(found, Raised):
-                        yield from _further(self.also, call.case.label, found)
+                    if self.also and not isinstance(found, Raised):
+                        yield from _further(self.also, label, found)
             except NotAttempted:
                 if not number:
                     raise
                 # Other calls gave results, so this is no stub any more.
-                yield f"{call.case.label}, output", Raised("NotImplementedError", "")
+                outputs[label] = Raised("NotImplementedError", "")
+                yield f"{label}, output", outputs[label]
+
+    def told(self, output: Any) -> Any:
+        """What is compared of an output."""
+        return self.reads(output) if self.reads and not isinstance(output, Raised) else output
+
+    def _again(self, answer: Callable, seed: int, outputs: Observations) -> bool | str:
+        """True where nothing that is kept between calls makes a difference."""
+        if not all(map(_comparable, outputs.values())):
+            return True  # that is another fault
+        for call in calls_of(answer, cases_of(self, seed)[::-1], False):
+            found = run(call.result)
+            found = found if isinstance(found, Raised) else self.told(detached(found.output))
+            if difference(outputs[call.case.label], found):
+                return Described(f"no: '{call.case.label}' gives another result the second time")
+        return True
 
     def listed(self, seed: int) -> list[Case]:
         """The calls on the inputs of a seed."""
         return cases_of(self, seed)
 
     def expected(self, seed: int) -> Observations:
-        seen = dict(self.observe(in_float64(self.spec), seed))
+        seen = dict(self._calls(in_float64(self.spec), seed, {})) | {AGAIN: True}
         # Where the definition refuses, any error of its kind is right, whatever it says.
         return {k: Raised(x.kind) if isinstance(x, Raised) else x for k, x in seen.items()}
 
@@ -91,10 +119,19 @@ def _further(also: Callable, label: str, output: Any) -> Iterator[tuple[str, Any
     yield from () if isinstance(found, Raised) else ((f"{label}, {k}", x) for k, x in found)
 
 
+def _comparable(output: Any) -> bool:
+    """Is this of the kinds whose equality is meant?"""
+    if isinstance(output, tuple):
+        return all(map(_comparable, output))
+    return plain(output) or isinstance(output, int | float | Close)
+
+
 @lru_cache(maxsize=64)
 def cases_of(judge: Calls, seed: int) -> list[Case]:
-    """The cases of a judge, drawn once for each seed; answers get copies."""
-    return judge.cases(seed)
+    """The cases of a judge and their companions, drawn once for each seed; answers get copies."""
+    names = list(signature(judge.spec).parameters)
+    with torch_defaults():
+        return with_companions(in_float64(judge.spec), judge.cases(seed), names)
 
 
 @dataclass(frozen=True)
@@ -108,9 +145,8 @@ class Counts(Calls):
     gradients: bool = False
     floats: bool = False
 
-    def observe(self, answer: Callable, seed: int) -> Iterator[tuple[str, Any]]:
-        for what, found in super().observe(answer, seed):
-            yield what, self._count(found) if what.endswith(", output") else found
+    def told(self, output: Any) -> Any:
+        return output if isinstance(output, Raised) else self._count(output)
 
     def _count(self, found: Any) -> Any:
         found = opened(found)

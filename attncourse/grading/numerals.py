@@ -20,6 +20,15 @@ def opened(answer: Any, depth: int = DEEPEST) -> Any:
     return several[0] if len(several) == 1 else several
 
 
+def as_tensor(answer: Any) -> Any:
+    """The numbers of a list or an array as a tensor; anything else as itself."""
+    several = type(answer).__name__ == "ndarray" or isinstance(answer, list | tuple)
+    try:
+        return torch.tensor(answer) if several else answer
+    except (TypeError, ValueError, RuntimeError):  # no numbers, or rows of many lengths
+        return answer
+
+
 def observe_number(answer: Any, rtol: float) -> Any:
     """A number or several numbers as a tensor; anything else as itself."""
     try:

@@ -77,7 +77,7 @@ def observe_call(call: Call, names: list[str]) -> Iterator[tuple[str, Any]]:
     if isinstance(outcome, Raised):
         yield f"{label}, output", outcome
         return
-    yield f"{label}, output", _detached(outcome.output)
+    yield f"{label}, output", detached(outcome.output)
     first = _named(names, case.args, {})
     given = first | _named([], [], case.kwargs | dict(call.beside))
     if call.question.gradients:
@@ -127,9 +127,10 @@ def _double(x):
     return x.double() if isinstance(x, Tensor) and x.is_floating_point() else x
 
 
-def _detached(output):
+def detached(output):
+    """The output without its graph; lists become tuples."""
     if isinstance(output, Tensor):
         return output.detach()
     if isinstance(output, tuple | list):
-        return tuple(_detached(x) for x in output)
+        return tuple(detached(x) for x in output)
     return output

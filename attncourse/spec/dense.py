@@ -83,7 +83,9 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """out(b, h, i, d) = x(b, i, h * head_dim + d)."""
     batch, n, width = x.shape
-    head_dim = width // num_heads
+    head_dim, odd = divmod(width, num_heads)
+    if odd:
+        raise ValueError(f"{num_heads} heads cannot share a width of {width}")
     out = torch.zeros(batch, num_heads, n, head_dim, dtype=x.dtype)
     for b in range(batch):
         for h in range(num_heads):
@@ -162,7 +164,9 @@ def grouped_query_attention(
 
 def rotary(x: Tensor, positions: list[int], base: float = 10_000.0) -> Tensor:
     """Feature i and feature i + d/2 turn by position * base^(-2 i / d): su2024, section 3.2.2."""
-    half = x.size(-1) // 2
+    half, odd = divmod(x.size(-1), 2)
+    if odd:
+        raise ValueError(f"features turn in pairs; got {x.size(-1)}")
     out = torch.zeros_like(x)
     for row, position in enumerate(positions):
         for i in range(half):

@@ -38,6 +38,8 @@ def t5_bucket(
         first = buckets if distance < 0 else 0
         distance = abs(distance)
     exact = buckets // 2
+    if furthest <= exact:
+        raise ValueError(f"furthest must be beyond the near distances; got {furthest}")
     edges = list(range(1, exact + 1))
     for k in range(1, buckets - exact):
         edges.append(exact * (furthest / exact) ** (k / (buckets - exact)))
@@ -47,6 +49,8 @@ def t5_bucket(
 def log_bucket(distance: int, buckets: int, furthest: int) -> int:
     """The number of one distance as the released code of he2021 gives it: its own up to buckets / 2, then shared."""
     exact = buckets // 2
+    if furthest - 1 <= exact:
+        raise ValueError(f"furthest must be beyond the near distances; got {furthest}")
     if abs(distance) <= exact:
         return distance
     share = math.log(abs(distance) / exact) / math.log((furthest - 1) / exact)

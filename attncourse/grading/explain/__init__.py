@@ -6,6 +6,7 @@ of every answer that hears it, so that one explainer helps every exercise:
     stored      which parameter of a layer is missing or too many, and how wide is a projection?
     errors      what does the error mean, and in which line of the answer was it raised?
     shapes      are the right numbers there, in another shape, order or type?
+    kept        is a result that of an earlier call?
     decoders    what does a step of decoding cache wrongly, and whom does it read?
     beside      are the results right, and a way back is cut, an input changed, too much made?
     relations   how is the result related to the right one: reversed, averaged, twice as large?
@@ -41,6 +42,7 @@ from attncourse.grading.explain import (
     counts,
     decoders,
     errors,
+    kept,
     layers,
     lengths,
     loud,
@@ -61,6 +63,7 @@ LOG = logging.getLogger(__name__)
 OF_ERRORS: tuple[Explainer, ...] = (stored.stored, errors.meaning_of_errors)
 ORDER: tuple[Explainer, ...] = (
     *OF_ERRORS,
+    kept.kept_between,
     shapes.uncalled, shapes.one_of_several, shapes.packed, shapes.reordered, shapes.reshaped,
     decoders.cached,
     shapes.of_another_type,

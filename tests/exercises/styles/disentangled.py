@@ -189,7 +189,7 @@ def numpy_in_base_2(distance, buckets, furthest):
     half, d = buckets // 2, distance.numpy()
     x = np.clip(np.abs(d), half, furthest - 1)
     far = half + np.ceil(np.log2(x / half) / np.log2((furthest - 1) / half) * (half - 1))
-    return torch.from_numpy(np.where(np.abs(d) <= half, d, np.copysign(far, d)))
+    return torch.from_numpy(np.where(np.abs(d) <= half, d, np.copysign(far, d))).long()
 
 
 @style("log_bucket")

@@ -13,7 +13,9 @@ from attncourse.grading.memory_judge import Budget, MemoryLimited
 
 def definition(query, pos_key, num_keys):
     """One pair after the other."""
-    (b, h, n, _), span = query.shape, pos_key.size(1) // 2
+    (b, h, n, _), (span, odd) = query.shape, divmod(pos_key.size(1), 2)
+    if odd:
+        raise ValueError("the table has 2 * span rows")
     scores = [
         (query[:, :, i] * pos_key[:, spec.table_row(i - j, span)]).sum(-1)
         for i in range(n)

@@ -12,7 +12,9 @@ from attncourse.grading.explain.distances import met
 
 def definition(key, pos_query, num_queries):
     """One pair after the other."""
-    (b, h, m, _), span = key.shape, pos_query.size(1) // 2
+    (b, h, m, _), (span, odd) = key.shape, divmod(pos_query.size(1), 2)
+    if odd:
+        raise ValueError("the table has 2 * span rows")
     scores = [
         (key[:, :, j] * pos_query[:, spec.table_row(i - j, span)]).sum(-1)
         for i in range(num_queries)

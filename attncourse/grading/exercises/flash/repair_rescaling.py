@@ -14,7 +14,7 @@ def definition(query, key, value, size):
     """The attention of the course, and the maxima of its scores, block by block."""
     output = spec.scaled_dot_product_attention(query, key, value)[0]
     scores = torch.einsum("bhnd,bhmd->bhnm", query, key) / query.size(-1) ** 0.5
-    grown = torch.ones(scores.shape[:3], dtype=torch.int64)
+    grown = torch.ones(scores.shape[:3]).double()
     for at in range(size, scores.size(3), size):
         grown += scores[..., at : at + size].amax(-1) > scores[..., :at].amax(-1)
     return output, grown
@@ -25,7 +25,16 @@ def far_below(query, key):
     query[..., 0], key[..., 0] = -60.0, 50.0
 
 
+def repeated(query, key):
+    """Whole numbers; the second half of the keys equals the first, so that maxima tie exactly."""
+    half = key.size(2) // 2
+    key[:, :, half:] = key[:, :, :half]
+    for x in (query, key):
+        x.round_()
+
+
 CALLS = (  # special about the call, b h n m d e, how loud, keys in a block
+    ("the second half of the keys repeats the first", (2, 3, 5, 6, 4, 7), repeated, 3),
     ("2 samples, 3 heads, 4 queries, 9 keys in blocks of 2", (2, 3, 4, 9, 6, 5), 1, 2),
     ("7 keys in blocks of 1", (2, 2, 3, 7, 4, 6), 1, 1),
     ("3 keys in one block", (3, 2, 4, 3, 5, 4), 1, 8),

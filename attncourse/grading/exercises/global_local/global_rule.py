@@ -10,6 +10,8 @@ from attncourse.grading.explain.kinds import kinds
 def definition(is_global, lengths, left, right, causal):
     """The rule of the specification, of which padding and the future are taken away."""
     n = is_global.size(1)
+    if lengths.max() > n:
+        raise ValueError("no sample is longer than the positions")
     mask = spec.longformer_mask(is_global, left, right)
     for sample, length in zip(mask, lengths.tolist(), strict=True):
         sample[:, length:], sample[:, :, length:] = False, False

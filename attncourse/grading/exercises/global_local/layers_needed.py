@@ -5,12 +5,13 @@ import torch
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
 from attncourse.grading.explain.kinds import kinds
 from attncourse.grading.explain.shapes import reshaped
+from attncourse.grading.numerals import as_tensor
 
 
 def definition(masks):
     """Layer by layer, the set of positions that each position has heard of."""
     n = masks.size(1)
-    known, found = [{i} for i in range(n)], torch.eye(n).long() - 1
+    known, found = [{i} for i in range(n)], torch.eye(n).double() - 1
     for layer, mask in enumerate(masks.tolist(), start=1):
         before = [set(one) for one in known]
         for i, row in enumerate(mask):
@@ -76,7 +77,7 @@ def right(masks):
 EXERCISE = Exercise(
     name="layers_needed",
     answer="heard_after",
-    judge=Calls(definition, cases, gradients=False),
+    judge=Calls(definition, cases, gradients=False, reads=as_tensor),
     right=right,
     axes=("i j",),
     explain=(reshaped, kinds(numbers)),

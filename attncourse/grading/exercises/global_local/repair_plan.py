@@ -28,6 +28,7 @@ CALLS = (  # special about the call; heads, blocks, random blocks
     ("2 heads, 8 blocks, 2 random, draws far below zero", (2, 8, 2)),
     ("1 head, 8 blocks, none random", (1, 8, 0)),
     ("3 heads, 5 blocks, more random ones than are left", (3, 5, 6)),
+    ("2 heads, 7 blocks, as many random ones as blocks", (2, 7, 7)),
     ("2 heads, 2 blocks", (2, 2, 1)),
 )
 

@@ -8,7 +8,9 @@ from attncourse.grading.explain.mixtures import sums_of_rows
 
 def definition(x, num_heads, num_kv_heads):
     """Row by row: new head g is the mean of the old heads of its group."""
-    head_dim, group = x.size(0) // num_heads, num_heads // num_kv_heads
+    (head_dim, cut), (group, odd) = divmod(x.size(0), num_heads), divmod(num_heads, num_kv_heads)
+    if cut or odd:
+        raise ValueError("heads and groups must be whole")
     return torch.stack([
         sum(x[h * head_dim + i] for h in range(g * group, (g + 1) * group)) / group
         for g in range(num_kv_heads) for i in range(head_dim)

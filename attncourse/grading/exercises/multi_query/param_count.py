@@ -9,7 +9,9 @@ from attncourse.grading.explain.formula import formula
 
 def definition(embed_dim, num_heads, bias):
     """The four projections, built without memory and counted."""
-    head_dim = embed_dim // num_heads
+    head_dim, odd = divmod(embed_dim, num_heads)
+    if odd:
+        raise ValueError("heads must be whole")
     widths = embed_dim, head_dim, head_dim, embed_dim  # of query, key, value, output
     layers = nn.ModuleList(nn.Linear(embed_dim, w, bias, device="meta") for w in widths)
     return sum(p.numel() for p in layers.parameters())

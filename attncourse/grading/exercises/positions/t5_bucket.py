@@ -7,12 +7,13 @@ import torch
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
 from attncourse.grading.explain.buckets import sides
+from attncourse.grading.numerals import as_tensor
 
 
 def definition(distance, buckets, furthest):
     """`spec.t5_bucket` for each distance."""
     found = [spec.t5_bucket(x, buckets, furthest) for x in distance.flatten().tolist()]
-    return torch.tensor(found).view(distance.shape)
+    return torch.tensor(found).view(distance.shape).double()
 
 
 def cases(seed: int) -> list[Case]:
@@ -49,7 +50,7 @@ def right(distance, buckets, furthest):
 
 EXERCISE = Exercise(
     name="t5_bucket",
-    judge=Calls(definition, cases, gradients=False),
+    judge=Calls(definition, cases, gradients=False, reads=as_tensor),
     right=right,
     explain=(
         sides(

@@ -4,6 +4,7 @@ import torch
 
 from attncourse.grading.exercise import Calls, Case, Exercise, seeded
 from attncourse.grading.explain.kinds import kinds
+from attncourse.grading.numerals import as_tensor
 
 SKIPPED, DIAGONAL, WHOLE = 0, 1, 2
 
@@ -19,7 +20,8 @@ def definition(rank, world):
         return WHOLE if all(seen) else DIAGONAL if any(seen) else SKIPPED
 
     arriving = [holds((rank - step) % world) for step in range(world)]
-    return torch.tensor([[[kind(q, k) for k in keys] for q in holds(rank)] for keys in arriving])
+    marks = [[[kind(q, k) for k in keys] for q in holds(rank)] for keys in arriving]
+    return torch.tensor(marks).double()
 
 
 def cases(seed: int) -> list[Case]:
@@ -57,7 +59,7 @@ def rules(expected, seen, rank, world):
 EXERCISE = Exercise(
     name="zigzag_schedule",
     answer="schedule",
-    judge=Calls(definition, cases, gradients=False),
+    judge=Calls(definition, cases, gradients=False, reads=as_tensor),
     right=right,
     axes=("s q y",),
     explain=(kinds(rules),),

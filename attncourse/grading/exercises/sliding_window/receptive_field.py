@@ -34,6 +34,7 @@ def cases(seed: int) -> list[Case]:
         "windows of 1, position 12": ([1, 1, 1], 12),
         "a window of 1 and one of 6, position 3": ([1, 6], 3),
         "position 0": ([7, 3], 0),
+        "windows of 5 and 3, position 4: the first just reaches 0": ([5, 3], 4),
         "one full layer, position 40": ([None], 40),
         "windows drawn at random": (mixed, sum(mixed) + draw(5, 30, 1)[0]),
         "windows drawn at random, near the start": (draw(9, 30, 3), draw(10, 60, 1)[0]),

@@ -1,0 +1,118 @@
+"""Calls that follow from the listed ones: one argument alone changed, and each axis cut to 1.
+
+An answer may keep what it made for one call under a key that misses an argument; it may squeeze an
+axis of size 1, or broadcast along it. So every listed call that can be is made once more with
+another value of each argument, with other numbers in tensors of the same shapes, and cut to size 1.
+Calls that the definition refuses are left out: it must refuse whatever the statement excludes.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from attncourse.grading.compare import Raised
+from attncourse.grading.observe import Case, NotAttempted, run
+
+Arguments = dict[int | str, Any]
+
+
+def with_companions(definition: Callable, cases: list[Case], names: list[str]) -> list[Case]:
+    """The cases, those that differ from one of them in one argument alone, and the thin ones."""
+    pairs: dict[int | str, Case] = {}
+    for case in cases:
+        for at, changed in _changed(case, cases, names):
+            if at not in pairs and _accepted(definition, changed):
+                pairs[at] = changed
+    thin = _thin(next((x for x in cases if x.gradients), cases[0]), cases, names)
+    return [*cases, *pairs.values(), *(x for x in thin if _accepted(definition, x))]
+
+
+def _changed(case: Case, cases: list[Case], names: list[str]) -> Iterator[tuple[Any, Case]]:
+    """A case with another value of one argument: which argument, and the case."""
+    given = _arguments(case)
+    for at, value in given.items():
+        if isinstance(value, Tensor) and value.is_floating_point() or callable(value):
+            continue
+        if isinstance(value, Tensor):
+            others = [_turned(value)]
+        else:
+            others = [x for x in (_arguments(c).get(at) for c in cases) if _other(x, value)]
+        for other in others[:4]:
+            shown = "in another order" if isinstance(other, Tensor) else _shown(other)
+            yield at, _named(case, {at: other}, f"the same with {_name(at, names)} {shown}")
+    floats = {k: _turned(x) for k, x in given.items() if _real(x)}
+    if floats and not any(map(callable, given.values())):  # a function may know the numbers
+        yield "numbers", _named(case, floats, "the same sizes with other numbers")
+
+
+def _thin(case: Case, cases: list[Case], names: list[str]) -> Iterator[Case]:
+    """A case cut to size 1 along each group of axes that always have one size, and never 1."""
+    sizes = [_sizes(x) for x in cases]
+    groups: dict[tuple, list[tuple]] = {}
+    for axis in (x for x in sizes[0] if all(x in y for y in sizes)):
+        groups.setdefault(tuple(x[axis] for x in sizes), []).append(axis)
+    for each, group in groups.items():
+        if {0, 1} & set(each) or any(axis is None for _, axis in group):
+            continue
+        cut = dict(_arguments(case))
+        for at, axis in group:
+            cut[at] = cut[at].narrow(axis, 0, 1)
+        where = " and ".join(f"axis {axis} of {_name(at, names)}" for at, axis in group[:2])
+        yield _named(case, cut, f"cut to size 1 along {where}")
+
+
+def _arguments(case: Case) -> Arguments:
+    """All arguments, by their place or name."""
+    return dict(enumerate(case.args)) | case.kwargs
+
+
+def _named(case: Case, arguments: Arguments, what: str) -> Case:
+    """The case with some other arguments, and that in its label."""
+    args = tuple(arguments.get(k, x) for k, x in enumerate(case.args))
+    kwargs = {k: arguments.get(k, x) for k, x in case.kwargs.items()}
+    return replace(case, label=f"{case.label}; {what}", args=args, kwargs=kwargs, gradients=False)
+
+
+def _sizes(case: Case) -> dict[tuple[int | str, int | None], int]:
+    """The sizes of the axes of tensors, and whole numbers, which have no axis."""
+    found: dict[tuple[int | str, int | None], int] = {}
+    for at, x in _arguments(case).items():
+        if isinstance(x, Tensor):
+            found |= {(at, axis): size for axis, size in enumerate(x.shape)}
+        elif isinstance(x, int) and not isinstance(x, bool):
+            found[at, None] = x
+    return found
+
+
+def _real(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.is_floating_point()
+
+
+def _turned(x: Tensor) -> Tensor:
+    """The numbers of a tensor in another order, along its first axis that has several places."""
+    return next((x.flip(k) for k, size in enumerate(x.shape) if size > 1), x)
+
+
+def _other(x: Any, value: Any) -> bool:
+    """May x stand in the place of this value, and is it another one?"""
+    return type(x) is type(value) and not isinstance(x, tuple | list | dict) and x != value
+
+
+def _accepted(definition: Callable, case: Case) -> bool:
+    """Does the definition give numbers?"""
+    try:
+        found = run(lambda: definition(*case.args, **case.kwargs))
+    except NotAttempted:  # it is not written yet
+        return False
+    results = found if isinstance(found, tuple) else (found,)
+    return not any(isinstance(x, Raised) or _real(x) and bool(x.isnan().any()) for x in results)
+
+
+def _name(at: int | str, names: list[str]) -> str:
+    return names[at] if isinstance(at, int) else at
+
+
+def _shown(x: Any) -> str:
+    return f"{x:,}" if isinstance(x, int | float) and not isinstance(x, bool) else str(x)
