@@ -72,7 +72,7 @@ def _named(case: Case, arguments: Arguments, what: str) -> Case:
     """The case with some other arguments, and that in its label."""
     args = tuple(arguments.get(k, x) for k, x in enumerate(case.args))
     kwargs = {k: arguments.get(k, x) for k, x in case.kwargs.items()}
-    return replace(case, label=f"{case.label}; {what}", args=args, kwargs=kwargs, gradients=False)
+    return replace(case, label=f"{case.label}; {what}", args=args, kwargs=kwargs, gradients=None)
 
 
 def _sizes(case: Case) -> dict[tuple[int | str, int | None], int]:

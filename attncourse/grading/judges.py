@@ -5,8 +5,8 @@ that return whole numbers, `Number` is a prediction, and `Facts` are properties 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from operator import index
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from attncourse.grading.compare import Close, Described, Raised, difference, pla
 from attncourse.grading.isolation import torch_defaults
 from attncourse.grading.numerals import observe_number, opened
 from attncourse.grading.observe import (
+    FINITE,
     Case,
     NotAttempted,
     calls_of,
@@ -26,6 +27,7 @@ from attncourse.grading.observe import (
 )
 
 AGAIN = "asked again in the opposite order, each call gives the same"
+OVERWRITTEN = "no, overwritten"
 GIVEN = "the answer"  # shown where the answer is no function and should be one
 Observations = dict[str, Any]
 
@@ -64,14 +66,18 @@ class Calls:
             yield GIVEN, problem
             return
         outputs: Observations = {}
-        yield from self._calls(answer, seed, outputs)
-        yield AGAIN, self._again(answer, seed, outputs)
+        kept: Observations = {}
+        yield from self._calls(answer, seed, outputs, kept)
+        yield AGAIN, self._again(answer, seed, outputs, kept)
 
-    def _calls(self, answer: Callable, seed: int, outputs: Observations) -> Iterator:
-        """What is seen of each call; its output goes into ``outputs``, too."""
+    def _calls(
+        self, answer: Callable, seed: int, outputs: Observations, kept: Observations
+    ) -> Iterator[tuple[str, Any]]:
+        """What is seen of each call; ``outputs`` gets its output, ``kept`` the very object."""
         names = list(signature(self.spec).parameters)
         for number, call in enumerate(calls_of(answer, cases_of(self, seed), self.gradients)):
             label = call.case.label
+            call = replace(call, result=partial(_keep, kept, label, call.result))
             try:
                 for what, found in observe_call(call, names):
                     if not what.endswith(", output"):
@@ -92,10 +98,15 @@ class Calls:
         """What is compared of an output."""
         return self.reads(output) if self.reads and not isinstance(output, Raised) else output
 
-    def _again(self, answer: Callable, seed: int, outputs: Observations) -> bool | str:
+    def _again(
+        self, answer: Callable, seed: int, outputs: Observations, kept: Observations
+    ) -> bool | str:
         """True where nothing that is kept between calls makes a difference."""
         if not all(map(_comparable, outputs.values())):
             return True  # that is another fault
+        for label, output in kept.items():
+            if difference(outputs[label], self.told(detached(output))):
+                return Described(f"{OVERWRITTEN}: a later call changed the result of '{label}'")
         for call in calls_of(answer, cases_of(self, seed)[::-1], False):
             found = run(call.result)
             found = found if isinstance(found, Raised) else self.told(detached(found.output))
@@ -108,7 +119,8 @@ class Calls:
         return cases_of(self, seed)
 
     def expected(self, seed: int) -> Observations:
-        seen = dict(self._calls(in_float64(self.spec), seed, {})) | {AGAIN: True}
+        seen = dict(self._calls(in_float64(self.spec), seed, {}, {})) | {AGAIN: True}
+        seen |= {what: True for what in seen if what.endswith(FINITE)}
         # Where the definition refuses, any error of its kind is right, whatever it says.
         return {k: Raised(x.kind) if isinstance(x, Raised) else x for k, x in seen.items()}
 
@@ -117,6 +129,12 @@ def _further(also: Callable, label: str, output: Any) -> Iterator[tuple[str, Any
     """What ``also`` sees in an output; nothing where it cannot look at it."""
     found = run(lambda: list(also(output)))
     yield from () if isinstance(found, Raised) else ((f"{label}, {k}", x) for k, x in found)
+
+
+def _keep(kept: Observations, label: str, result: Callable) -> Any:
+    outcome = result()
+    kept[label] = outcome.output
+    return outcome
 
 
 def _comparable(output: Any) -> bool:

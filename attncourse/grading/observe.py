@@ -9,6 +9,8 @@ from torch import Tensor
 from attncourse.grading.answer import Outcome, Question, RemoteAnswer, as_answer
 from attncourse.grading.compare import NO_GRADIENT, Raised
 
+FINITE = " is finite"
+
 
 class NotAttempted(Exception):
     """The answer is still the stub of the exercise."""
@@ -16,12 +18,19 @@ class NotAttempted(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """One call of the answer. ``label`` says what is special about it, with its shapes."""
+    """One call of the answer.
+
+    Args:
+        label: what is special about the call, with its shapes.
+        args, kwargs: of the call.
+        gradients: True compares those of the inputs where the exercise asks for any. False, as for
+            scores so large that float32 rounds them, only asks that they are finite; None, nothing.
+    """
 
     label: str
     args: tuple
     kwargs: dict = field(default_factory=dict)
-    gradients: bool = True
+    gradients: bool | None = True
 
 
 @dataclass(frozen=True)
@@ -43,11 +52,11 @@ def calls_of(
 ) -> Iterator[Call]:
     """One `Call` per case. A remote answer runs all of them in one round trip, now."""
     beside = beside or {}
+    held = tuple(beside.values())
     batches = [cases] if isinstance(answer, RemoteAnswer) else [[case] for case in cases]
     for batch in batches:
         asked = [
-            Question(x.args, x.kwargs, gradients and x.gradients, tuple(beside.values()))
-            for x in batch
+            Question(x.args, x.kwargs, gradients and x.gradients is not None, held) for x in batch
         ]
         results = as_answer(answer).results(asked)
         for case, question, result in zip(batch, asked, results, strict=True):
@@ -84,7 +93,10 @@ def observe_call(call: Call, names: list[str]) -> Iterator[tuple[str, Any]]:
         wanted = [name for name, x in first.items() if x.is_floating_point()]
         wanted += [name for name, x in call.beside.items() if x.requires_grad]
         for name, gradient in zip(wanted, _told(outcome.gradients, len(wanted)), strict=True):
-            yield f"{label}, gradient of {name}", gradient
+            if case.gradients:
+                yield f"{label}, gradient of {name}", gradient
+            else:
+                yield f"{label}, gradient of {name}{FINITE}", _finite(gradient)
     lists = [name for name, x in zip(names, case.args, strict=False) if isinstance(x, list | dict)]
     changed = [name for k, name in enumerate([*given, *lists]) if k in outcome.changed]
     yield f"{label}, inputs left unchanged", not changed or f"no, {' and '.join(changed)} changed"
@@ -95,6 +107,13 @@ def _told(gradients: list[Tensor | None] | BaseException, count: int) -> list:
     if isinstance(gradients, BaseException):
         return [run(_raise, gradients)] * count
     return [NO_GRADIENT if x is None else x for x in gradients]
+
+
+def _finite(gradient: Any) -> Any:
+    """True for numbers, or for none where no graph leads there; an error is itself."""
+    if not isinstance(gradient, Tensor) or bool(gradient.isfinite().all()):
+        return gradient if isinstance(gradient, Raised) else True
+    return "no, it has NaN or infinite numbers"
 
 
 def _raise(error: BaseException) -> None:
@@ -128,9 +147,9 @@ def _double(x):
 
 
 def detached(output):
-    """The output without its graph; lists become tuples."""
+    """A copy of the output without its graph; lists become tuples."""
     if isinstance(output, Tensor):
-        return output.detach()
+        return output.detach().clone()
     if isinstance(output, tuple | list):
         return tuple(detached(x) for x in output)
     return output

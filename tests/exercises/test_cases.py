@@ -3,14 +3,12 @@
 from pathlib import Path
 
 import pytest
-import torch
 from edges import watched
 
 from attncourse.grading import load, names
-from attncourse.grading.companions import with_companions
 from attncourse.grading.exercises import chapter_of
 from attncourse.grading.judges import Calls, cases_of
-from attncourse.grading.observe import Case, run
+from attncourse.grading.observe import run
 
 ROOT = Path(__file__).parents[2]
 EXERCISES = "attncourse.grading.exercises"

@@ -99,7 +99,7 @@ SWAPPED, ALONE = "stand in another order.", "only this one does not"
     ],
 )  # fmt: skip
 def test_a_sentence_is_true_of_what_hears_it(answer, said, never):
-    found = " ".join(tiny(Calls(attention, attention_cases)).grade(answer).findings)
+    found = tiny(Calls(attention, attention_cases)).grade(answer).findings[0]
     assert said in found
     assert not [words for words in never if words in found], found
 
@@ -150,8 +150,8 @@ def test_the_first_step_that_is_not_computed_is_named():
         return torch.stack([(r - r.mean()) / ((r - r.mean()).square().sum() + 1).sqrt() for r in x])
 
     said = exercise.grade(loops).findings[0]
-    assert said.startswith("The answer makes the centred numbers as it should.")
-    assert "Look next at the variances" in said
+    assert said.startswith("Among what the answer makes are the centred numbers, with the right")
+    assert said.endswith("not among it: the variances.")
     assert "computes" not in exercise.grade(lambda x: 3.3 * x.sort().values.tan()).findings[0]
 
 

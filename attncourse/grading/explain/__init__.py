@@ -14,6 +14,7 @@ of every answer that hears it, so that one explainer helps every exercise:
     masks       which query reads which key, and should not?
     loud        are only large scores wrong?
     layers      with which parameters is a layer wrong, and with which right?
+    widths      do the weights depend on the width of the values?
     maps        with the identity as values attention returns its own map: what is wrong with it?
     counts      by which factor or term is a number off?
     steps       which step of the right answer is the first whose numbers are never computed?
@@ -53,6 +54,7 @@ from attncourse.grading.explain import (
     shapes,
     steps,
     stored,
+    widths,
 )
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.judges import GIVEN
@@ -61,9 +63,9 @@ Explainer = Callable[[Asked], str]
 LOG = logging.getLogger(__name__)
 
 OF_ERRORS: tuple[Explainer, ...] = (stored.stored, errors.meaning_of_errors)
+BEFORE: tuple[Explainer, ...] = (kept.kept_between, masks.inverted)
 ORDER: tuple[Explainer, ...] = (
     *OF_ERRORS,
-    kept.kept_between,
     shapes.uncalled, shapes.one_of_several, shapes.packed, shapes.reordered, shapes.reshaped,
     decoders.cached,
     shapes.of_another_type,
@@ -77,6 +79,7 @@ ORDER: tuple[Explainer, ...] = (
     loud.only_loud,
     layers.neutral, layers.of_layer,
     decoders.decoded,
+    widths.value_width,
     maps.of_map,
     counts.of_number,
     places.some_right,
@@ -95,7 +98,7 @@ def explain(asked: Asked, first: Iterable[Explainer] = ()) -> str:
     """
     if GIVEN in asked.seen:
         return ""  # it was never called, and the finding says why
-    for explainer in OF_ERRORS if asked.stops else (masks.inverted, *first, *ORDER):
+    for explainer in OF_ERRORS if asked.stops else (*BEFORE, *first, *ORDER):
         try:
             says = explainer(asked)
         except (Exception, SystemExit):  # of strange results, or of an answer that was asked again

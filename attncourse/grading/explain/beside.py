@@ -5,6 +5,7 @@ from torch import Tensor
 
 from attncourse.grading.compare import Described, Raised, plain
 from attncourse.grading.explain.asked import GRADIENT, Asked
+from attncourse.grading.observe import FINITE
 
 BUT = "The results are right, but"
 KEPT = ", inputs left unchanged"
@@ -25,7 +26,7 @@ def lost_gradient(asked: Asked) -> str:
     """The inputs that no gradient reaches, in any call."""
     found: dict[str, list[bool]] = {}
     for what, right in asked.expected.items():
-        if GRADIENT in what and what in asked.seen and torch.any(right):
+        if GRADIENT in what and what in asked.seen and plain(right) and torch.any(right):
             g = asked.seen[what]
             there = isinstance(g, Raised) or isinstance(g, Tensor) and bool(g.any())
             found.setdefault(what.rpartition(GRADIENT)[2], []).append(there)
@@ -37,14 +38,17 @@ def cut_gradient(asked: Asked) -> str:
     """A gradient that is another one, where all else is right."""
     found = [(what.rpartition(GRADIENT)[2], asked.seen[what]) for what in asked.differs]
     gradients = bool(found) and all(GRADIENT in what for what in asked.differs)
-    if not gradients or not all(plain(g) for _, g in found):
+    if not gradients or any(isinstance(g, Raised) for _, g in found):
         return ""
     for name, g in found:
-        if not g.isfinite().all():
+        if name.endswith(FINITE) or plain(g) and not g.isfinite().all():
             return (
-                f"{BUT} the gradient of {name} has NaN or infinite numbers: something on its way "
-                "back is infinite or divided by 0, even where its result is hidden."
+                f"{BUT} the gradient of {name.removesuffix(FINITE)} has NaN or infinite numbers: "
+                "something on its way back is infinite or divided by 0, even where its result is "
+                "hidden."
             )
+    if not all(plain(g) for _, g in found):
+        return ""
     return (
         f"{BUT} the gradient of {found[0][0]} is not: a part of its way back is cut, as by detach, "
         "item, clamp or no_grad, or changed."

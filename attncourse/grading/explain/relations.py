@@ -64,7 +64,12 @@ def constant(asked: Asked) -> str:
 
 
 def related(asked: Asked) -> str:
-    """One relation between the right result and the wrong one, in all calls that can tell it."""
+    """One relation between the right result and the wrong one, in all calls that can tell it.
+
+    Large scores make weights 0 or 1, between which many a relation holds by chance.
+    """
+    if asked.only_loud:
+        return ""
     results = max(
         (len(x.expected) for x in asked.calls if isinstance(x.expected, tuple)), default=1
     )
@@ -243,9 +248,10 @@ def rounded(asked: Asked) -> str:
 
 def _spoiled(asked: Asked) -> str:
     """Where they stand in the first result that has them, if that is not everywhere."""
-    for call, number, _, seen in asked.results:
-        if not seen.isfinite().all():
-            places = apart(~seen.isfinite(), axis_names(asked, seen, number))
+    for call, number, right, seen in asked.results:
+        spoiled = ~seen.isfinite().cpu() & (right.isfinite() | seen.isnan().cpu())
+        if spoiled.any():
+            places = apart(spoiled, axis_names(asked, seen, number))
             return f"; in the call '{call.label}' they stand at {places}" if places else ""
     return ""
 

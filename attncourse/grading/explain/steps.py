@@ -21,7 +21,7 @@ from attncourse.grading.observe import run
 MOST = 1_000_000  # numbers that are kept of one call
 NEAR = 1e-5
 FEWEST = 3  # numbers that can tell a value
-ALL_MADE = "look at what is made of them, and returned."
+ALL_MADE = "they are not used, or what is made of them is not right."
 
 
 class TensorsMade(TorchDispatchMode):
@@ -89,12 +89,13 @@ def missing_step(asked: Asked, right: Sequence[int] = ()) -> str:
     done, place = gap
     called = asked.right[done].called
     if place == len(asked.right):
-        return f"The answer makes {called} as it should; {ALL_MADE}"
+        return f"Among what the answer makes are {called}, with the right numbers; {ALL_MADE}"
     missing = asked.right[place].called
     if right and _feeds(asked, missing, right):
         return ""
     return (
-        f"The answer makes {called} as it should. Look next at {missing}, if your way makes them."
+        f"Among what the answer makes are {called}, with the right numbers. What comes next on one "
+        f"right way is not among it: {missing}."
     )
 
 
@@ -174,6 +175,8 @@ def found(value: Any, made: TensorsMade, known: list[Tensor]) -> bool | None:
     if made.has(number):
         return True
     slices = [number.unbind(d) for d in range(number.dim()) if 1 < number.size(d) <= 64]
+    if number.dim() and number.size(-1) > 1:  # a last column that is kept apart
+        slices.append((number[..., :-1], number[..., -1]))
     if number.dim() > 2:
         slices.append(number.flatten(0, 1).unbind(0))
     return any(all(map(made.has, parts)) for parts in slices if parts[0].dim())

@@ -11,9 +11,11 @@ from attncourse.grading.explain.heads import centred, of_heads
 NEAR = 1e-3
 COARSE = 1e-2  # as bfloat16 leaves weights
 LEAST = 1e-4  # a smaller weight may be rounding
+MOST_ROWS = 400
+ONE = {"samples": "sample", "heads": "head", "queries": "query"}
 OTHER_SCORES = (
-    "each query reads the right keys, and its weights have the right sum, but they are those of "
-    "other scores: look at how a query meets a key, and at what is made of that."
+    "weights stand where they should, and have the right sums, but they are those of other scores: "
+    "look at how a query meets a key, and at what is made of that."
 )
 
 
@@ -55,7 +57,7 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
             f"{where} the weights are those of scores {factor:.4g} times{_as_power(factor, query)} "
             "as large as they should be: look at the scale."
         )
-    if (says := _exchanged(right, seen)) != "":
+    if says := _exchanged(right, seen) or _misplaced(right, seen):
         return f"{where} {says}"
     return f"{where} {OTHER_SCORES}"
 
@@ -150,6 +152,27 @@ def _exchanged(right: Tensor, seen: Tensor) -> str:
             if same(right.mean(d, keepdim=True).expand_as(right), seen):
                 return f"the weights are averaged over the {name}."
     return ""
+
+
+def _misplaced(right: Tensor, seen: Tensor) -> str:
+    """The right rows, each in one place, but other queries or heads have them."""
+    rows, found = right.flatten(0, -2), seen.flatten(0, -2)
+    if len(rows) > MOST_ROWS or len(rows) < 3:
+        return ""
+    like = (found[:, None] - rows).abs().amax(-1) < NEAR
+    if not (like.any(1).all() and like.any(0).all()):
+        return ""
+    at = int((~like.diagonal()).int().argmax())
+    names = ("samples", "heads", "queries")[4 - right.dim() :]
+
+    def place(row: int) -> str:
+        places = torch.unravel_index(torch.tensor(row), right.shape[:-1])
+        return ", ".join(f"{ONE[name]} {int(k)}" for name, k in zip(names, places, strict=True))
+
+    return (
+        "all right rows of weights are there, but in other places: at "
+        f"{place(at)} stands that of {place(int(like[at].int().argmax()))}."
+    )
 
 
 def _sharper(right: Tensor, seen: Tensor) -> float | None:

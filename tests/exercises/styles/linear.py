@@ -10,7 +10,7 @@ from styles import style
 
 @style("causal_state")
 def einsums(query, key, value, state, total):
-    q, k = F.elu(query) + 1, F.elu(key) + 1
+    q, k = elu_plus_one(query), elu_plus_one(key)
     state = state + torch.einsum("bhd,bhe->bhde", k, value)
     total = total + k
     read = torch.einsum("bhd,bhde->bhe", q, state)
@@ -19,7 +19,7 @@ def einsums(query, key, value, state, total):
 
 @style("causal_state")
 def broadcast(query, key, value, state, total):
-    q, k = (torch.where(x > 0, x + 1, x.exp()) for x in (query, key))
+    q, k = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (query, key))
     state = k.unsqueeze(-1) * value.unsqueeze(-2) + state
     total = torch.add(total, k)
     weights = (q * total).sum(dim=-1, keepdim=True)
@@ -52,7 +52,7 @@ def head_by_head_in_double(query, key, value, state, total):
 
 @style("repair_normalizer")
 def a_one_beside_each_value(query, key, value, is_causal):
-    q, k = F.elu(query) + 1, F.elu(key) + 1
+    q, k = elu_plus_one(query), elu_plus_one(key)
     table = q @ k.transpose(-1, -2)
     if is_causal:
         table = table.tril()
@@ -110,7 +110,7 @@ def slices_and_two_sums(query, key, value, size):
     state, total = torch.zeros(b, h, d, value.shape[-1]), torch.zeros(b, h, d, 1)
     parts = []
     for a in range(0, n, size):
-        q, k = (F.elu(x[:, :, a : a + size]) + 1 for x in (query, key))
+        q, k = (elu_plus_one(x[:, :, a : a + size]) for x in (query, key))
         v = value[:, :, a : a + size]
         w = torch.tril(torch.einsum("bhid,bhjd->bhij", q, k))
         over = w.sum(-1, keepdim=True) + q @ total
@@ -193,7 +193,7 @@ def what_is_left_is_subtracted(query, key, value, size):
 
 @style("repair_global")
 def running_state(query, key, value, size):
-    q, k = F.elu(query) + 1, F.elu(key) + 1
+    q, k = elu_plus_one(query), elu_plus_one(key)
     states = torch.einsum("bhnd,bhne->bhnde", k, value).cumsum(2)
     total = torch.einsum("bhnd,bhnd->bhn", q, k.cumsum(2))
     return torch.einsum("bhnd,bhnde->bhne", q, states) / total[..., None]
@@ -226,7 +226,7 @@ def token_by_token_behind_a_state(query, key, value, state):
 
 @style("continue_state")
 def running_states(query, key, value, state):
-    q, k = F.elu(query) + 1, F.elu(key) + 1
+    q, k = elu_plus_one(query), elu_plus_one(key)
     states = torch.einsum("bhnd,bhne->bhnde", k, F.pad(value, (0, 1), value=1.0)).cumsum(2)
     if state is not None:
         states = states + state[:, :, None]

@@ -118,16 +118,9 @@ def log_sum_exp(scores, dim):
 @style("off_by_one")
 def sigmoid_of_lse(scores, dim):
     """The softmax, times the share that the scores have against the 1."""
+    scores = scores.masked_fill((scores == -math.inf).all(dim, keepdim=True), -1e30)
     lse = scores.logsumexp(dim, keepdim=True)
-    return scores.softmax(dim).nan_to_num(0.0) * torch.sigmoid(lse)
-
-
-@style("off_by_one")
-def one_exponential_against_the_others(scores, dim):
-    rows = scores.double().movedim(dim, -1)
-    other = F.pad(rows, (0, 1))
-    apart = torch.nan_to_num(other[..., None, :] - rows[..., None], nan=-math.inf, posinf=math.inf)
-    return torch.where(rows > -math.inf, 1 / apart.exp().sum(-1), 0.0).movedim(-1, dim)
+    return scores.softmax(dim) * torch.sigmoid(lse)
 
 
 @style("learned_sink")

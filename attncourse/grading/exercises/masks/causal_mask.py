@@ -7,8 +7,8 @@ from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, Mistake
 
 
 def cases(seed: int) -> list[Case]:
-    """More keys than queries, fewer, equally many, and the smallest sizes."""
-    sizes = [(5, 7), (7, 3), (4, 4), (1, 3), (2, 1), (2 + seed % 5, 11), (130, 3), (2, 300)]
+    """More keys than queries, fewer, equally many; the smallest sizes, and positions beyond 256."""
+    sizes = [(5, 7), (7, 3), (4, 4), (1, 3), (2, 1), (2 + seed % 5, 11), (262, 260), (2, 300)]
     return [Case(f"{n} queries, {m} keys", (n, m), gradients=False) for n, m in sizes]
 
 

@@ -30,6 +30,8 @@ def cases(seed: int) -> list[Case]:
         ("1 head, 1 query, values 1 wide", (3, 1, 1, 5, 4, 1), 1, holes[:, :, :1, :5]),
         ("visible scores of 536870912 and beyond on both sides of 0, a hidden one of 0",
          (1, 1, 3, 3, 16, 4), very_far, far),
+        ("visible scores of 536870912 and beyond, a hidden one as far on the other side of 0",
+         (1, 1, 3, 3, 16, 4), opposite, far),
     )  # fmt: skip
     return sized_cases(seed, "b h n m d e", "b h n d, b h m d, b h m e", calls)
 
@@ -40,6 +42,12 @@ def very_far(query, key):
     query *= 4
     query[..., 2, :] *= -1
     key[..., -1, :] = 0.0
+
+
+def opposite(query, key):
+    """The scores of `very_far`; the last key has those of the opposite sign."""
+    very_far(query, key)
+    key[..., -1, :] = -key[..., 0, :]
 
 
 def largest_hidden(query, key):

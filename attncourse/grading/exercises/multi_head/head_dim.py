@@ -70,11 +70,13 @@ def refusal(answer, embed_dim, num_heads):
 
 
 def starts(answer):
-    """True, or what is wrong with the parameters of a layer that was just built."""
-    named = dict(answer(*BUILT[0]).named_parameters())
+    """True, or what is wrong with the parameters of layers that were just built."""
+    named, others = (dict(answer(*BUILT[0]).named_parameters()) for _ in "ab")
     alike = [name for name in PROJECTIONS if named[f"{name}.weight"].unique().numel() == 1]
     if alike:
         return f"one number everywhere: {', '.join(alike)}"
+    if all(named[f"{name}.weight"].equal(others[f"{name}.weight"]) for name in PROJECTIONS):
+        return "two layers start with the same weights"
     return {p.dtype for p in named.values()} == {torch.float32} or "not of float32"
 
 

@@ -33,6 +33,7 @@ CALLS = (  # what is special, b h g n d, base
     ("1 new token each, 3 samples, 4 heads, 2 key/value heads, head_dim 6", (3, 4, 2, 1, 6), 1e4),
     ("4 new tokens, 4 samples, 4 heads, base 2.5", (4, 4, 4, 4, 4), 2.5),
     ("1 sample, 2 new tokens, 1 pair", (1, 2, 1, 2, 2), 1e4),
+    ("3 samples, 2 new tokens behind about 1500", (3, 2, 1, 2, 8), 1e4),
 )
 
 
@@ -43,6 +44,7 @@ def cases(seed: int) -> list[Case]:
         query, key = normal(g, (b, h, n, d), (b, g_heads, n, d))
         past = 1 + torch.randperm(40, generator=g)[:b]
         past[1:2] = 0
+        past += 1500 * ("1500" in what)
         found.append(Case(what, (query, key, past, base)))
     return found
 

@@ -28,6 +28,7 @@ def cases(seed: int) -> list[Case]:
         ("queries and keys (5, 7), 8 buckets, furthest 21", table, 8, 21),
         ("4 buckets, furthest 10", torch.tensor([-300, -1, 0, 1, 2, 300]), 4, 10),
         ("one distance, 20 buckets, furthest 33", some[0, :1], 20, 33),
+        ("no distance at all, 8 buckets, furthest 21", table[:0], 8, 21),
         ("far distances (2, 2, 3), 24 buckets, furthest 1003", far, 24, 1003),
     )  # fmt: skip
     return [Case(what, rest, gradients=False) for what, *rest in calls]
