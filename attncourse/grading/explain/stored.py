@@ -25,7 +25,9 @@ def stored(asked: Asked) -> str:
     missing, more = ([x for x in a if x not in b] for a, b in ((right, own), (own, right)))
     every = dict(asked.answer(*sizes).named_parameters(remove_duplicate=False))
     if twins := [x for x in missing if x in every]:
-        return f"No numbers of their own: {_listed(twins)}. Another projection stands in that place."
+        return (
+            f"No numbers of their own: {_listed(twins)}. Another projection stands in that place."
+        )
     if missing:
         instead = f"; it stores {_listed(more)} instead" if more else ""
         return f"The layer stores no {_listed(missing)}{instead}."
