@@ -14,7 +14,7 @@ def definition(n, past):
 
 def cases(seed: int) -> list[Case]:
     """More past than new, less, equally much; no past; a single query."""
-    sizes = (3, 4), (5, 2), (3, 3), (4, 0), (1, 6), (1, 1), (1, 0), (2, 1), (40, 130)
+    sizes = (3, 4), (5, 2), (3, 3), (4, 0), (1, 6), (1, 1), (1, 0), (2, 1), (40, 130), (3, 2100)
     sizes = (*sizes, (2 + seed % 5, 11))
     return [Case(f"{n} new queries, {p} cached", (n, p), gradients=False) for n, p in sizes]
 

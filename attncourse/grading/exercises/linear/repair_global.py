@@ -12,6 +12,11 @@ def definition(query, key, value, size):
     return spec.linear_attention(query, key, value, is_causal=True)[0]
 
 
+def late(query, key, value):
+    """A last value that is so large that its rounding would be seen in all others."""
+    value[:, :, -1] = 1e6
+
+
 CALLS = (  # special about the call, b h n d e, what changes the numbers, size
     ("2 samples, 3 heads, 7 tokens, chunks of 3, values 5 wide", (2, 3, 7, 4, 5), None, 3),
     ("chunks of 2", (1, 2, 8, 3, 5), None, 2),
@@ -20,6 +25,7 @@ CALLS = (  # special about the call, b h n d e, what changes the numbers, size
     ("one chunk, as long as the text", (3, 2, 6, 5, 3), None, 6),
     ("a chunk longer than the text", (2, 1, 5, 4, 6), None, 8),
     ("1 token", (2, 3, 1, 5, 4), None, 2),
+    ("9 tokens, chunks of 2, the last value a million", (1, 2, 9, 3, 2), late, 2),
     ("11 tokens, chunks of 4, features near 0 and far from it", (1, 2, 11, 2, 3), uneven, 4),
     (f"7 tokens, chunks of 3, {EXTREMES}", (2, 2, 7, 3, 4), extremes, 3),
 )

@@ -31,6 +31,7 @@ CALLS = (  # special about the call, b h n d e, how loud, window
     ("scores below -1e6", (1, 2, 6, 16, 3), far_below_zero, 2),
     ("256 tokens, longer than a block, window 8", (1, 1, 256, 2, 3), 2, 8),
     ("150 tokens, and nearly all of them in a window of 141", (1, 1, 150, 2, 3), 2, 141),
+    ("140 tokens, window 6", (1, 2, 140, 3, 2), 1, 6),
 )  # fmt: skip
 
 

@@ -21,6 +21,10 @@ def think(y):
     return torch.relu(y - 0.2) * y.flip(2)
 
 
+def same(y):
+    return y
+
+
 def normed(shift, scale):
     """A norm with a shift and a scale of its own, so that no two are alike."""
     return lambda y: scale * layer_norm(y, y.shape[-1:]) + shift
@@ -40,6 +44,8 @@ def cases(seed: int) -> list[Case]:
         shifts = torch.randn(3, generator=g).tolist()
         norms = tuple(normed(s, 1.0 + 0.5 * k) for k, s in enumerate(shifts))
         found.append(Case(what, (x, memory, read_back, attend, think, norms)))
+    parts = same, lambda y, source: source, same, (same, same, same)
+    found.append(Case("parts and norms that return what they get", (x.clone(), x, *parts)))
     return found
 
 
