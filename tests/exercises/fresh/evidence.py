@@ -4,13 +4,14 @@ import inspect
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from attncourse.grading import exercise as grading
+from attncourse.grading.judges import cases_of
 
 NEAR = 2e-3
 
@@ -61,7 +62,8 @@ class Questions:
 
     def __init__(self, exercise: Any, seed: int):
         judge = getattr(exercise.judge, "calls", exercise.judge)
-        self.spec, self.cases = getattr(judge, "spec", None), getattr(judge, "cases", None)
+        self.spec, listed = getattr(judge, "spec", None), hasattr(judge, "cases")
+        self.cases = partial(cases_of, judge) if listed else None
         self.names = tuple(getattr(exercise, "results", ()) or getattr(judge, "names", ()))
         self.reads = getattr(judge, "reads", None) or (lambda found: found)
         self.seed = seed + getattr(grading, "SEEDS", 0)

@@ -17,6 +17,7 @@ from fresh.mutants import Mutant, drawn
 from fresh.truth import checked
 
 SEEDS = range(3)
+FRESH = 100  # to the seed of inputs that no verdict has seen
 SECONDS = 2.0  # of the processor for one verdict on one mutant
 PATIENCE = 4  # mutants that are looked at, for each that is wanted
 
@@ -92,9 +93,10 @@ def judged(name: str, count: int, seed: int = 0) -> Judged:
         elif verdict.status == "failed" and (verdict.findings, verdict.diagnosis) not in known:
             known.add((verdict.findings, verdict.diagnosis))
             read = shown(verdict)
-            if at not in asked:
-                asked[at] = questions(exercise, at, mutant.source.answer)
-            truth = truths(asked[at], answer, read)
+            for other in (at, at + FRESH):
+                if other not in asked:
+                    asked[other] = questions(exercise, other, mutant.source.answer)
+            truth = truths((asked[at], asked[at + FRESH]), answer, read)
             result.rows.append(told | {"seed": at, "shown": read, "true": truth})
     return result
 
@@ -106,15 +108,26 @@ def questions(exercise: Any, seed: int, right: Any) -> Questions | None:
         return None if Evidence(asked, right).wrong else asked
 
 
-def truths(asked: Questions | None, answer: Any, read: list[str]) -> list[bool | None]:
-    """Of each line: is it true of the answer? None where nobody can tell."""
+def truths(asked: tuple, answer: Any, read: list[str]) -> list[bool | None]:
+    """Of each line: is it true of the answer? None where nobody can tell.
+
+    Args:
+        asked: the questions that were judged, and fresh ones. A line that names no call must be
+            true of both.
+    """
     unknown = [None] * len(read)
-    if asked is None:
+    if None in asked:
         return unknown
     try:
         with limited(PATIENCE * SECONDS), torch_defaults():
-            evidence = Evidence(asked, answer)
-            return [checked(line, evidence) for line in read]
+            one, other = (Evidence(x, answer) for x in asked)
+            true = [checked(line, one) for line in read]
+            of_all = [x and not any(call.label in line for call in one.calls)
+                      for x, line in zip(true, read, strict=True)]  # fmt: skip
+            return [
+                x if not general else checked(line, other) is not False
+                for x, line, general in zip(true, read, of_all, strict=True)
+            ]
     except TooLong:
         return unknown
 

@@ -119,3 +119,25 @@ def _some_right(found, evidence):
     places_of = [evidence.names.index(name) for name in names]
     both = [list(pairs(call)) for call in evidence.calls]
     return all(alike(*x[k]) for x in both for k in places_of if k < len(x))
+
+
+@claim("With one more feature in the values, all others of the output change")
+def _width_counts(found, evidence):
+    for call in evidence.calls:
+        value = call.given["value"]
+        wider = torch.cat([value, value.flip(-1)[..., :1]], -1)
+        before, (right, seen) = (call.right, call.seen), evidence.again(call, value=wider)
+        one, other, right, seen = (parts(x)[0] for x in (*before, right, seen))
+        if isinstance(seen, Tensor) and isinstance(other, Tensor):
+            assert alike(one, right[..., :-1])
+            if not alike(other, seen[..., :-1]):
+                return True
+    return False
+
+
+@claim(r"all right rows of weights are there, but in other places")
+def _rows_elsewhere(found, evidence):
+    """The same weights in another order are the same numbers in all."""
+    maps = [parts(x)[-1].double().flatten().sort().values for y in wrong_pairs(evidence) for x in y]
+    same = [alike(a, b) for a, b in zip(maps[::2], maps[1::2], strict=True) if len(a) == len(b)]
+    return any(same) or None
