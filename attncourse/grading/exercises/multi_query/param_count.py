@@ -37,9 +37,10 @@ TERMS = {
 
 
 def counted(asked: Asked) -> str:
-    """As what the weights and the biases are counted: every other call has no biases."""
-    all_of, weights = ([float(x.seen.value) for x in asked.calls[k::2]] for k in (0, 1))
-    sizes = [x.case.args[:2] for x in asked.calls[::2]]
+    """As what the weights and the biases are counted: every size is asked with and without."""
+    found = {x.case.args: float(x.seen.value) for x in asked.calls}
+    sizes = list({size[:2]: 0 for size in found if (*size[:2], not size[2]) in found})
+    all_of, weights = ([found[*size, bias] for size in sizes] for bias in (True, False))
     terms = {name: [of(*size) for size in sizes] for name, of in TERMS.items()}
     says = [
         f"{formula(seen, terms) or f'{seen[0]:,.10g} (where D is 512 and H is 8)'} {what}"
