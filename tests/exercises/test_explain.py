@@ -151,7 +151,7 @@ def test_the_first_step_that_is_not_computed_is_named():
 
     said = exercise.grade(loops).findings[0]
     assert said.startswith("Among what the answer makes are the centred numbers, with the right")
-    assert said.endswith("not among it: the variances.")
+    assert "One right way goes on with the variances" in said
     assert "computes" not in exercise.grade(lambda x: 3.3 * x.sort().values.tan()).findings[0]
 
 

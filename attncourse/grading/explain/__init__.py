@@ -9,7 +9,8 @@ of every answer that hears it, so that one explainer helps every exercise:
     kept        is a result that of an earlier call?
     decoders    what does a step of decoding cache wrongly, and whom does it read?
     beside      are the results right, and a way back is cut, an input changed, too much made?
-    relations   how is the result related to the right one: reversed, averaged, twice as large?
+    factors     is all a multiple of what it should be, by a number or the size of an axis?
+    relations   how is the result related to the right one: reversed, averaged, its square?
     lengths     which axis is too long or too short, and as long as what else is it?
     masks       which query reads which key, and should not?
     loud        are only large scores wrong?
@@ -43,6 +44,7 @@ from attncourse.grading.explain import (
     counts,
     decoders,
     errors,
+    factors,
     kept,
     layers,
     lengths,
@@ -71,7 +73,7 @@ ORDER: tuple[Explainer, ...] = (
     shapes.of_another_type,
     beside.changed_input, beside.lost_gradient, beside.cut_gradient, beside.too_large,
     layers.unsteady,
-    relations.multiplied, relations.constant, relations.related,
+    factors.multiplied, relations.constant, relations.related,
     lengths.wrong_lengths,
     relations.limited,
     masks.wrong_pair,

@@ -137,8 +137,12 @@ class Asked:
 
     @cached_property
     def largest(self) -> Any:
-        """The case of the wrong call with the most numbers; None without any."""
-        return max((call.case for call in self.wrong if call.case), key=_size, default=None)
+        """The case of the wrong call with the most numbers, ordinary ones first; None without any.
+
+        Of large scores weights are 0 or 1, and so equal by chance.
+        """
+        cases = (call.case for call in self.wrong if call.case)
+        return max(cases, key=lambda x: (x.gradients is True, _size(x)), default=None)
 
     @cached_property
     def right(self) -> list[Any]:

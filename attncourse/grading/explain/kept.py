@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from attncourse.grading.compare import difference
+from attncourse.grading.compare import difference, plain
 from attncourse.grading.explain.asked import Asked, Wrong
 from attncourse.grading.judges import AGAIN, OVERWRITTEN
 
@@ -18,21 +18,42 @@ def kept_between(asked: Asked) -> str:
     if not asked.wrong and told.startswith("no: "):
         which = told.removeprefix("no: ")
         return f"All is right the first time. Asked in the opposite order, {which}: {KEPT}."
+    if says := _of_earlier(asked):
+        return says
     right = {x.label: x for x in asked.calls if not difference(x.expected, x.seen)}
     pairs = [(x, right.get(x.label.rpartition("; ")[0])) for x in asked.wrong]
     if not pairs or not all(before and _alike(x, before) for x, before in pairs):
         return ""
-    call, before = pairs[0]
-    changed = call.label.rpartition("; ")[2]
-    if not difference(before.expected, call.seen):
-        return (
-            f"All other calls are right, but {changed} the call '{before.label}' gives the result "
-            f"of before: {KEPT} that should be made anew."
-        )
     return (
         "All calls are right but for those that repeat the sizes of an earlier one, such as "
-        f"'{call.label}'. If {KEPT}, this call is right when it is the first: try it."
+        f"'{pairs[0][0].label}'. If {KEPT}, this call is right when it is the first: try it."
     )
+
+
+def _of_earlier(asked: Asked) -> str:
+    """Is every wrong result that of an earlier call, which was right?"""
+    right, told = [], ""
+    for call in asked.calls:
+        if not difference(call.expected, call.seen):
+            right.append(call)
+            continue
+        same = (x for x in right if _telling(x.expected) and not difference(x.expected, call.seen))
+        earlier = next((x for x in same if difference(x.expected, call.expected)), None)
+        if earlier is None:
+            return ""
+        told = told or f"'{call.label}' gives that of '{earlier.label}'"
+    if not told or len(right) < 2:
+        return ""
+    return (
+        f"Every wrong result is the right one of an earlier call: {told}. Is something kept "
+        "between calls, or an argument not used?"
+    )
+
+
+def _telling(result: object) -> bool:
+    """Are these so many numbers that they are no others by chance?"""
+    parts = result if isinstance(result, tuple) else (result,)
+    return all(plain(x) and x.numel() > 3 and x.unique().numel() > 1 for x in parts)
 
 
 def _alike(call: Wrong, before: Wrong) -> bool:

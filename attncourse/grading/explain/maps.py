@@ -22,8 +22,8 @@ BEHIND = "The weights are right, so the fault lies behind them: look at how they
 IDENTITY = "Where the values are the identity, the output should be these weights, and is not: "
 SEVERAL = "several"
 MIXED = (
-    "An output head mixes the values of several heads, or of none: look at how heads are split, "
-    "shared and joined."
+    "An output head mixes the values of several heads: look at how heads are split, shared and "
+    "joined."
 )
 ONLY_RETURNED = "The output is right; only the returned weights are not."
 
@@ -136,7 +136,7 @@ def _whose_values(right: Tensor, seen: Tensor, count: int) -> tuple[str, str]:
     if count == 1 or right.dim() != 4:
         return "", ""
     reads, mixed = mixed_heads(right, count), mixed_heads(seen, count)
-    if reads is None or not seen.isfinite().all():
+    if reads is None or not seen.isfinite().all() or not seen.any(-1).any(-1).all():
         return "", ""
     if mixed is None:
         return MIXED, SEVERAL

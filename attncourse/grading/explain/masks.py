@@ -33,8 +33,9 @@ def _first_wrong(asked: Asked, right: Tensor, seen: Tensor, number: int) -> str:
     letters = axis_names(asked, right, number)
     told = bool(seen.flatten()[wrong.flatten()][0])
     pairs = right.dim() > 1 and letters[-2:] == ["n", "m"]
-    count = f"Of {wrong.numel()} places {int(wrong.sum())} are wrong"
-    if (seen | right).equal(seen if told else right):  # all of them in the same way
+    few = int(wrong.sum())
+    count = f"Of {wrong.numel()} places {few} {'is' if few == 1 else 'are'} wrong"
+    if few > 1 and (seen | right).equal(seen if told else right):  # all of them in the same way
         word = ("hidden", "visible")[told] if pairs else told
         count += f", all of them {word} and should not be"
     if not pairs:

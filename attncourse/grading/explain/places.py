@@ -9,7 +9,7 @@ from attncourse.grading import axes
 from attncourse.grading.axes import words
 from attncourse.grading.compare import ATOL, RTOL, difference, same
 from attncourse.grading.explain.asked import Asked, Wrong, axis_names, labels
-from attncourse.grading.explain.relations import one_factor
+from attncourse.grading.explain.factors import one_factor
 from attncourse.grading.explain.steps import ALL_MADE, missing_step
 
 

@@ -10,48 +10,9 @@ from torch import Tensor
 from attncourse.grading.axes import apart, words
 from attncourse.grading.compare import plain, same
 from attncourse.grading.explain.asked import GRADIENT, Asked, axis_names, labels, off, tensors
-from attncourse.grading.observe import run
 
 # bfloat16 keeps 8 bits; a few roundings in a row lose two or three of them.
 COARSE = 0.03
-
-
-def multiplied(asked: Asked) -> str:
-    """All that is wrong is a multiple of what it should be, with one factor everywhere."""
-    wrong = asked.far
-    factor = one_factor(off(wrong))
-    if len(wrong) < 2 or factor is None or _one_is_right(wrong):
-        return ""
-    calls = len(asked.calls)
-    where = f", in {len(wrong)} of {calls} calls: {labels(wrong)}" if len(wrong) < calls else ""
-    return f"The numbers are {factor:.4g} times what they should be{where}."
-
-
-def _one_is_right(wrong: list) -> bool:
-    """Is one of several results right in all of these calls? Then it is not all numbers."""
-    right = [{k for k, x in enumerate(tensors(*call[2:])) if same(*x)} for call in wrong]
-    return bool(set.intersection(*right))
-
-
-def one_factor(pairs: list[tuple[Any, Any]]) -> float | None:
-    """The one factor by which all of these results are off; None where there is none."""
-    found = [run(_factor, *both) for both in pairs]
-    if not found or not all(isinstance(x, float) for x in found):
-        return None
-    if any(abs(x / found[0] - 1) > 1e-4 for x in found) or abs(found[0] - 1) < 1e-3:
-        return None
-    return found[0]
-
-
-def _factor(e: Any, s: Any) -> float | None:
-    """``s / e``, if it is the same number everywhere, and neither 0 nor 1."""
-    e, s = (torch.as_tensor(x).double() for x in (e, s))
-    if e.shape != s.shape:
-        return None
-    largest = e.abs().argmax()
-    factor = float(s.flatten()[largest] / e.flatten()[largest])
-    told = abs(factor) > 1e-9 and abs(factor - 1) > 1e-3
-    return factor if told and torch.allclose(s, e * factor, rtol=1e-3, atol=1e-6) else None
 
 
 def constant(asked: Asked) -> str:

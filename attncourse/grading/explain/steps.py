@@ -94,8 +94,8 @@ def missing_step(asked: Asked, right: Sequence[int] = ()) -> str:
     if right and _feeds(asked, missing, right):
         return ""
     return (
-        f"Among what the answer makes are {called}, with the right numbers. What comes next on one "
-        f"right way is not among it: {missing}."
+        f"Among what the answer makes are {called}, with the right numbers. One right way goes on "
+        f"with {missing}; the answer makes no such numbers, or makes them in its own way."
     )
 
 

@@ -14,8 +14,8 @@ LEAST = 1e-4  # a smaller weight may be rounding
 MOST_ROWS = 400
 ONE = {"samples": "sample", "heads": "head", "queries": "query"}
 OTHER_SCORES = (
-    "weights stand where they should, and have the right sums, but they are those of other scores: "
-    "look at how a query meets a key, and at what is made of that."
+    "weights stand where they should, and have the right sums, but not the right sizes: look at "
+    "how scores are made, and at what is made of them."
 )
 
 
@@ -57,7 +57,7 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
             f"{where} the weights are those of scores {factor:.4g} times{_as_power(factor, query)} "
             "as large as they should be: look at the scale."
         )
-    if says := _exchanged(right, seen) or _misplaced(right, seen):
+    if says := _exchanged(right, seen) or _misplaced(right, seen) or _counted(right, seen):
         return f"{where} {says}"
     return f"{where} {OTHER_SCORES}"
 
@@ -80,7 +80,12 @@ def _other_keys(right: Tensor, seen: Tensor) -> str:
             "is something infinite divided by?"
         )
     top = right.argmax(-1, keepdim=True)
-    if (seen.gather(-1, top) > 1 - LEAST).all() and (right.amax(-1) < 1 - NEAR).all():
+    if (
+        _whole(right, -1)
+        and _whole(seen, -1)
+        and (seen.gather(-1, top) > 1 - LEAST).all()
+        and (right.amax(-1) < 1 - NEAR).all()
+    ):
         return (
             "all weight of each query is on the key with its largest score, as where scores are "
             "far too large: look at the scale."
@@ -173,6 +178,20 @@ def _misplaced(right: Tensor, seen: Tensor) -> str:
         "all right rows of weights are there, but in other places: at "
         f"{place(at)} stands that of {place(int(like[at].int().argmax()))}."
     )
+
+
+def _counted(right: Tensor, seen: Tensor) -> str:
+    """A key that has several times its share beside the others, the same in all queries."""
+    *_, m = right.shape
+    if m < 2 or not bool((right > LEAST).all()):
+        return ""
+    times = (seen / right).flatten(0, -2)
+    times = times / times.amin(-1, keepdim=True).clamp(min=LEAST)
+    most = times[0]
+    told = torch.allclose(times, most, rtol=NEAR) and torch.allclose(most, most.round(), rtol=NEAR)
+    if not told or not 1.5 < float(most.max()) <= 64:
+        return ""
+    return f"beside the others, key {int(most.argmax())} has {int(most.max().round())} times its share."
 
 
 def _sharper(right: Tensor, seen: Tensor) -> float | None:

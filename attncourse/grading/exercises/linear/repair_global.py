@@ -43,7 +43,7 @@ def right(query, key, value, size):
     earlier = yield "the weights of earlier chunks", q @ k.mT * (i // size > j // size)
     inside = (i // size == j // size) & (i >= j)
     own = yield "the weights inside a chunk", q @ k.mT * inside
-    weights = yield "the weights", earlier + own
+    weights = yield "all weights, not yet divided", earlier + own
     sums = yield "the weighted sums of the values", weights @ value
     total = yield "the sums of the weights", weights.sum(-1)
     return sums / total[..., None]

@@ -59,6 +59,8 @@ def read_as(asked: Asked) -> str:
     asks, left = right.sum(-1), seen.sum(-1)
     if call is not asked.calls[0] or not same(right * (left / asks)[..., None], seen):
         return ""
+    if (left > 1.001).any():
+        return f"In the call '{call.label}' the weights of a query sum to {float(left.max()):.3g}."
     if (left > 0.999).all():
         total = f"{float(left.flatten()[0]):.3g}"
         return f"The weights of a query add up to {total}, so that nothing is left to the sink."
