@@ -79,13 +79,9 @@ def _other_keys(right: Tensor, seen: Tensor) -> str:
             f"all weights of query {query} are 0, and should not be: are all its keys hidden, or "
             "is something infinite divided by?"
         )
-    top = right.argmax(-1, keepdim=True)
-    if (
-        _whole(right, -1)
-        and _whole(seen, -1)
-        and (seen.gather(-1, top) > 1 - LEAST).all()
-        and (right.amax(-1) < 1 - NEAR).all()
-    ):
+    top, shares = right.argmax(-1, keepdim=True), _whole(right, -1) and _whole(seen, -1)
+    sharp = (seen.gather(-1, top) > 1 - LEAST).all() and (right.amax(-1) < 1 - NEAR).all()
+    if shares and sharp:
         return (
             "all weight of each query is on the key with its largest score, as where scores are "
             "far too large: look at the scale."
@@ -191,7 +187,8 @@ def _counted(right: Tensor, seen: Tensor) -> str:
     told = torch.allclose(times, most, rtol=NEAR) and torch.allclose(most, most.round(), rtol=NEAR)
     if not told or not 1.5 < float(most.max()) <= 64:
         return ""
-    return f"beside the others, key {int(most.argmax())} has {int(most.max().round())} times its share."
+    key, count = int(most.argmax()), int(most.max().round())
+    return f"beside the others, key {key} has {count} times its share."
 
 
 def _sharper(right: Tensor, seen: Tensor) -> float | None:

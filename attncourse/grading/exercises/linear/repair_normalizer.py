@@ -31,7 +31,7 @@ def right(query, key, value, is_causal):
     q = yield "the features of the queries", elu_plus_one(query)
     k = yield "the features of the keys", elu_plus_one(key)
     products = yield "the products of features", q @ k.mT
-    weights = yield "the products of pairs that are read", products.tril() if is_causal else products
+    weights = yield "the products of visible pairs", products.tril() if is_causal else products
     sums = yield "the weighted sums of the values", weights @ value
     total = yield "the sums of the weights", weights.sum(-1)
     return sums / total[..., None]
