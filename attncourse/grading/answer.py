@@ -105,10 +105,12 @@ def as_answer(answer: Callable) -> Answer:
 def look(function: Callable, question: Question) -> Outcome:
     """The outcome of a call on copies of the arguments, in this process."""
     torch.default_generator.manual_seed(0)  # torch.manual_seed formats a stack, three times
-    args = [_copy(x, question.gradients) for x in question.args]
-    kwargs = {name: _copy(x, False) for name, x in question.kwargs.items()}
+    leaves = [_copy(x) for x in question.args]
+    args = [_from_a_layer(x) if question.gradients else x for x in leaves]
+    kwargs = {name: _copy(x) for name, x in question.kwargs.items()}
     given = tensors_in((*args, *kwargs.values(), *question.beside))
-    before, inputs = [x.detach().clone() for x in given], [x for x in given if x.requires_grad]
+    before = [x.detach().clone() for x in given]
+    inputs = [x for x in tensors_in((*leaves, *question.beside)) if x.requires_grad]
     output = function(*args, **kwargs)
     gradients: list[Tensor | None] | BaseException = []
     if question.gradients:
@@ -139,12 +141,16 @@ def _alike(x: list | dict, y: list | dict) -> bool:
         return True
 
 
-def _copy(x: Any, wants_gradient: bool) -> Any:
-    """A copy; never a leaf of the graph, so it may be changed in place."""
-    if not isinstance(x, Tensor):
-        return deepcopy(x) if isinstance(x, list | dict) else x
-    copy = x.detach().clone()
-    return Kept.apply(copy.requires_grad_()) if wants_gradient and x.is_floating_point() else copy
+def _copy(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        return x.detach().clone()
+    return deepcopy(x) if isinstance(x, list | dict) else x
+
+
+def _from_a_layer(x: Any) -> Any:
+    """A floating-point tensor as the result of a layer, so it is no leaf of the graph."""
+    real = isinstance(x, Tensor) and x.is_floating_point()
+    return Kept.apply(x.requires_grad_()) if real else x
 
 
 class Kept(torch.autograd.Function):

@@ -26,7 +26,7 @@ def left_out(name: str, package: str) -> Verdict | None:
     if not package or find_spec(package):
         return None
     why = (
-        f"{package.capitalize()} is not installed here, so nothing can be judged; "
-        "this exercise does not count in the total"
+        f"{package.capitalize()} is not installed here, so nothing can be judged; this exercise "
+        f"does not count in the total (on Linux, `pip install {package}` brings it)"
     )
     return Verdict(name, "left out", 0, 0, (why,))

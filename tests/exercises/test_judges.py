@@ -48,6 +48,68 @@ def test_judge_of_calls_guards_its_inputs():
     assert by.tolist() == [2, 2, 2]
 
 
+def test_inputs_come_from_a_layer_that_needs_them_on_its_way_back():
+    """Changed in place and put back, an input is what it was; but the layer that made it has lost its result."""
+
+    def borrowed(x):
+        found = 2 * x.mul_(2.0)
+        x.mul_(0.5)
+        return found / 2
+
+    told, *findings = doubling(numbers=torch.tensor([1.0, 2.0, 3.0])).grade(borrowed).findings
+    assert any("modified by an inplace operation" in x for x in findings), findings
+
+
+def test_large_numbers_need_finite_gradients():
+    """A maximum that is left out is seen on the way back, where the result hides it."""
+    big = Case("large", (torch.tensor([100.0, -100.0]),), gradients=False)
+    exercise = tiny(Calls(lambda x: x.clamp(max=0).exp(), lambda seed: [big]))
+    assert exercise.grade(lambda x: x.clamp(max=0).exp()).status == "passed"
+    told, *_ = exercise.grade(lambda x: torch.where(x > 0, 1.0, x.exp())).findings
+    assert "the gradient of x has NaN or infinite numbers" in told
+
+
+def pairs(seed):
+    g = torch.Generator().manual_seed(seed % 1000)
+    calls = ((2, 3, 2.0), (4, 5, 3.0))
+    return [Case(f"{n} by {m}", (torch.randn(n, m, generator=g), by)) for n, m, by in calls]
+
+
+def test_what_is_kept_between_calls_is_seen():
+    exercise, table, buffer, calls = tiny(Calls(lambda x, by: x * by, pairs)), {}, {}, []
+
+    def kept_by_shape(x, by):
+        return x * table.setdefault(x.shape, by)
+
+    def one_memory(x, by):
+        out = buffer.setdefault(x.shape, torch.empty(x.shape))
+        return out.copy_(x.detach() * by)
+
+    def counts(x, by):
+        calls.append(x)
+        return x * by * (1 + (len(calls) > 8))
+
+    assert exercise.grade(lambda x, by: x * by).status == "passed"
+    for answer, says in (
+        (
+            kept_by_shape,
+            "Every wrong result is the right one of an earlier call",
+        ),
+        (one_memory, "The same memory is returned again and again"),
+        (counts, "Asked in the opposite order"),
+    ):
+        verdict = exercise.grade(answer)
+        assert verdict.findings[0].find(says) >= 0, verdict.findings
+
+
+def test_each_axis_is_cut_to_one():
+    """Whoever squeezes more than should go is found out, though no listed call has an axis of size 1."""
+    exercise = tiny(Calls(lambda x, by: (x * by).sum(0, keepdim=True), pairs))
+    assert exercise.grade(lambda x, by: (x * by).sum(0)[None]).status == "passed"
+    told, found, *_ = exercise.grade(lambda x, by: (x * by).sum(0).squeeze()[None]).findings
+    assert "cut to size 1 along axis 1 of x" in found
+
+
 def test_only_the_untouched_stub_is_not_attempted():
     exercise = doubling(first=torch.ones(2), second=torch.full((2,), 3.0), gradients=False)
 

@@ -17,7 +17,10 @@ from attngrade.table import Run, tabulate
 
 NAME = "attention_tile"
 NOTEBOOK = import_module("attncourse.grading.check")  # the name in the package is the function
-LINE = "Triton is not installed here, so nothing can be judged; this exercise does not count in the total"
+LINE = (
+    "Triton is not installed here, so nothing can be judged; this exercise does not count in the total "
+    "(on Linux, `pip install triton` brings it)"
+)
 MASTER = next(path for path in MASTERS if path.stem.endswith("flash_gpu"))
 
 
