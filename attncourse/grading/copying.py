@@ -1,12 +1,21 @@
 """Models that say what stood some places back in a sequence: what does one say or read instead?"""
 
+import math
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
 from attncourse.grading.compare import Described
-from attncourse.grading.trained import drawn_like, share, skill, with_parameters
+from attncourse.grading.trained import (
+    answered,
+    cannot,
+    drawn_like,
+    near,
+    share,
+    skill,
+    with_parameters,
+)
 
 SHIFTS = (0, 1, 2, 4, 5, 6, -1, -2, -3, -4)
 
@@ -18,15 +27,16 @@ def copied(logits: Tensor, tokens: Tensor, back: int) -> float:
 
 def alike(logits: Tensor, others: Tensor) -> bool:
     """The same answers, or nearly the same logits."""
-    near = torch.allclose(logits, others, rtol=1e-3, atol=1e-4)
-    return near or share(logits.argmax(-1), others.argmax(-1)) > 0.95
+    return near(logits, others) or share(logits.argmax(-1), others.argmax(-1)) > 0.95
 
 
-def copies(model: nn.Module, tokens: Tensor, back: int, threshold: float) -> bool | Described:
+def copies(
+    model: nn.Module, tokens: Tensor, vocab: int, back: int, threshold: float
+) -> bool | Described:
     """True when the share is above a threshold; else what the model says."""
     logits = model(tokens.clone())
-    if logits.shape[:-1] != tokens.shape:
-        return Described(f"at this length the shape is another: {tuple(logits.shape)}")
+    if (shape := answered(logits, (*tokens.shape, vocab), model)) is not True:
+        return Described(f"at this length it returns {shape}")
     if (accuracy := copied(logits, tokens, back)) > threshold:
         return True
     return Described(f"{_said_instead(model, tokens, logits, back)}: accuracy {accuracy:.2f}")
@@ -42,15 +52,28 @@ def _said_instead(model: nn.Module, tokens: Tensor, logits: Tensor, back: int) -
             return f"it says what stands {_where(by)}" if by else "it says the token itself"
     if share(said, said[:1, :1]) > 0.95:
         return "it says one token everywhere"
-    if right.mean() < 0.9 and (blind := next(_unseen(model, tokens, logits, back), "")):
+    if right.mean() < 0.9 and (blind := _blind(model, tokens, logits, back)):
         return blind
     wrong = (right < 0.5).nonzero().flatten().tolist()
     if 0 < len(wrong) <= n // 2 and all(x > 0.9 for k, x in enumerate(right) if k not in wrong):
         return f"some places are never right: {[k + back for k in wrong[:8]]}"
     if right.mean() < 0.15:
-        return "it does little more than guess"
+        flat = logits[:, back:].flatten(0, 1), tokens[:, :-back].flatten()
+        loss, guess = nn.functional.cross_entropy(*flat).item(), math.log(logits.size(-1))
+        what = "is sure of other tokens" if loss > guess + 0.7 else "does little more than guess"
+        return f"it {what}, its loss is {loss:.2f} and that of a guess {guess:.2f}"
     often = "but right more often than not" if right.mean() > 0.5 else "and mostly wrong"
     return f"it is not there yet, {often}"
+
+
+def _blind(model: nn.Module, tokens: Tensor, logits: Tensor, back: int) -> str:
+    """The first change of the order that it does not see; and does it with other parameters?"""
+    blind = next(_unseen(model, tokens, logits, back), "")
+
+    def look() -> str:
+        return blind if blind in _unseen(model, tokens, model(tokens.clone()), back) else ""
+
+    return blind and (cannot(model, look) or f"{blind}, but with other parameters it would")
 
 
 def _unseen(model: nn.Module, tokens: Tensor, logits: Tensor, back: int) -> Iterator[str]:
@@ -60,7 +83,7 @@ def _unseen(model: nn.Module, tokens: Tensor, logits: Tensor, back: int) -> Iter
 
     def same(order: Tensor, at: slice | int = slice(None)) -> bool:
         both = model(tokens[:, order])[:, at], logits[:, order][:, at]
-        return torch.allclose(*both, rtol=1e-3, atol=1e-4)
+        return near(*both)
 
     if same(order * 5 % len(order)):  # no shift: a convolution around the end knows places, too
         yield "it does not know the places"
@@ -68,7 +91,7 @@ def _unseen(model: nn.Module, tokens: Tensor, logits: Tensor, back: int) -> Iter
         yield "it knows how far a token is, and not on which side"
     other = tokens.clone()
     other[:, last - back] = (other[:, last - back] + 5) % logits.size(-1)
-    if torch.allclose(model(other)[:, last], logits[:, last], rtol=1e-3, atol=1e-4):
+    if near(model(other)[:, last], logits[:, last]):
         yield f"it does not read the token {_where(back)}"
     far[[last - back, last - 3 * back]] = far[[last - 3 * back, last - back]]
     if same(far, last):

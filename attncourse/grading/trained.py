@@ -1,25 +1,111 @@
 """Looking at a trained model: on new inputs, with its own parameters and with others."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attncourse.grading.compare import Described, Raised
-from attncourse.grading.observe import run
+from attncourse.grading.compare import LIBRARIES, Described, plain
+from attncourse.grading.inputs import seeded
+from attncourse.grading.observe import NotAttempted, run
+
+
+class Unlike(Exception):
+    """What came back is of another kind than what it should be put beside; the message says how."""
+
+
+def of_answer(error: BaseException) -> bool:
+    """Was it raised by a module or by the answer's own code, and not by who looks at results?"""
+    step = error.__traceback__
+    while step:
+        code, frame = step.tb_frame.f_code, str(step.tb_frame.f_globals.get("__name__"))
+        root = frame.partition(".")[0]
+        far = root == "attngrade"  # where the answer of another process raises
+        if far or code is nn.Module._call_impl.__code__ or root not in LIBRARIES:
+            return True
+        step = step.tb_next
+    return isinstance(error, TypeError) and "__init__" in str(error)
+
+
+def looked(look: Callable, *args: Any) -> Any:
+    """What a look at an answer shows; where it fails, `Raised` if the answer did, else words.
+
+    Raises:
+        NotAttempted: the answer is the stub of the exercise.
+    """
+
+    def look_or_words() -> Any:
+        try:
+            return look(*args)
+        except Unlike as unlike:
+            return str(unlike)
+        except Exception as error:
+            if of_answer(error) or isinstance(error, NotAttempted | NotImplementedError):
+                raise
+            kind = type(error).__name__
+            return f"what comes back does not fit what came before ({kind}: {error})"
+
+    return run(look_or_words)
+
+
+def by_name(names: Sequence[str]) -> Callable:
+    """A decorator of ``facts``, which yields pairs of these names and what was seen of each.
+
+    Where a look fails, what `looked` says stands in the place of the fact, and ends them.
+    """
+
+    def decorator(facts: Callable[..., Iterable]) -> Callable[..., Iterator]:
+        @wraps(facts)
+        def told(*args: Any, **named: Any) -> Iterator:
+            left, pairs = list(names), iter(facts(*args, **named))
+            while isinstance(pair := looked(next, pairs, None), tuple):
+                left.remove(pair[0])
+                yield pair
+            if pair is not None:
+                yield left[0], pair
+
+        return told
+
+    return decorator
+
+
+def kind_of(x: Any) -> str:
+    """What kind of object this is, in words."""
+    if isinstance(x, tuple | list):
+        return f"a {type(x).__name__} of {len(x)}"
+    shape = getattr(x, "shape", None)
+    return f"a {type(x).__name__}{'' if shape is None else f' of shape {tuple(shape)}'}"
+
+
+def answered(said: Any, shape: tuple[int, ...], model: nn.Module) -> bool | str:
+    """True for a tensor of finite numbers in this shape; else what it is."""
+    if not plain(said) or said.dtype == torch.bool or said.shape != shape:
+        strange = f" and dtype {said.dtype}" if isinstance(said, Tensor) else ""
+        odd = strange if getattr(said, "shape", None) == shape else ""
+        return f"{kind_of(said)}{odd}; it should be a tensor of shape {shape}"
+    return finite(said, model)
+
+
+def finite(said: Tensor, model: nn.Module) -> bool | str:
+    """True where all numbers are finite; else how many are not, and whether parameters are."""
+    nan, infinite = int(said.isnan().sum()), int(said.isinf().sum())
+    fine = all(bool(p.isfinite().all()) for p in model.parameters())
+    where = "all parameters are finite" if fine else "parameters are NaN or infinite, too"
+    found = f"{nan:,} of {said.numel():,} numbers are NaN and {infinite:,} infinite; {where}"
+    return not nan + infinite or found
 
 
 @torch.no_grad()
 def facts_of(
-    model: Any, names: Sequence[str], most: int, inputs: Tensor, judge: Callable[..., tuple]
+    model: Any, names: Sequence[str], most: int, inputs: Tensor, judge: Callable[..., Iterable]
 ) -> dict[str, Any]:
     """The facts of a trained model by their names.
 
     The first says that it is a module, the second that it learns at most ``most`` numbers, the last
-    that ``inputs`` are left unchanged. Those between are told by ``judge(model, inputs)`` in
+    that ``inputs`` are left unchanged. Those between are yielded by ``judge(model, inputs)`` in
     evaluation mode, as far as it comes; everything is put back.
     """
     if not isinstance(model, nn.Module):
@@ -28,17 +114,17 @@ def facts_of(
     modes = [(module, module.training) for module in model.modules()]
     own = [(p, p.data) for p in model.parameters()]
     given = inputs.to(own[0][0].device if own else inputs.device, copy=True)
+    count = sum(p.numel() for p, _ in own)
+    small = count <= most or Described(f"too many: it learns {count:,}")
+    seen, between = {names[0]: True, names[1]: small}, names[2:-1]
+    pairs = by_name(between)(lambda: zip(between, judge(model.eval(), given), strict=False))
     try:
-        judged = run(lambda: tuple(judge(model.eval(), given)))
+        seen |= pairs()
     finally:
         for module, mode in modes:
             module.training = mode
         for p, data in own:
             p.data = data
-    judged = (judged,) if isinstance(judged, Raised) else judged
-    count = sum(p.numel() for p, _ in own)
-    small = count <= most or Described(f"too many: it learns {count:,}")
-    seen = dict(zip(names, (True, small, *judged), strict=False))
     return seen | {names[-1]: torch.equal(inputs, given.cpu())}
 
 
@@ -54,18 +140,41 @@ def drawn_like(model: nn.Module, generator: torch.Generator) -> list[Tensor]:
     return [torch.randn(p.shape, generator=generator).to(p) for p in model.parameters()]
 
 
+def cannot(model: nn.Module, look: Callable[[], str]) -> str:
+    """What a look finds with the parameters of a model, if it finds the same with others."""
+    own, drawn = [p.data for p in model.parameters()], drawn_like(model, seeded(0))
+    found = look()
+    for p, x in zip(model.parameters(), drawn, strict=True):
+        p.data = 0.3 * x
+    same = found == look()
+    for p, data in zip(model.parameters(), own, strict=True):
+        p.data = data
+    return found if same else ""
+
+
 def share(a: Tensor, b: Tensor) -> float:
     """Share of the places in which two tensors agree."""
     return (a == b).double().mean().item()
+
+
+def near(a: Tensor, b: Tensor) -> bool:
+    """The same numbers but for rounding?"""
+    return torch.allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
 def independent(
     model: nn.Module, inputs: Tensor, said: Tensor, alike: Callable[[Tensor, Tensor], bool]
 ) -> bool | str:
     """True where each of three inputs is answered alone as in its batch."""
-    alone = torch.cat([model(inputs[k : k + 1].clone()) for k in range(3)])
-    again = alike(model(inputs), said)
-    return alike(alone, said[:3]) or ("no" if again else "no; asked twice, it says something else")
+    alone = [model(inputs[k : k + 1].clone()) for k in range(3)]
+    again = model(inputs)  # here it may change them
+    for x in alone:
+        if (seen := answered(x, (1, *said.shape[1:]), model)) is not True:
+            gives = "gives" if "tensor of shape" in str(seen) else "is not finite:"
+            return f"a batch of one {gives} {seen}"
+    if alike(torch.cat(alone), said[:3]):
+        return True
+    return "no" if alike(again, said) else "no; asked twice, it says something else"
 
 
 def skill(

@@ -8,14 +8,18 @@ from attncourse.grading.compare import difference
 from attncourse.grading.explain.asked import Asked
 
 RANDOM = (
-    "The answer differs from one call to the next: forward draws something at random in evaluation "
-    "mode, too."
+    "The same input gets another answer in the next call: in evaluation mode, too, forward draws "
+    "something at random, or it keeps something from call to call."
 )
 # Words of what was seen of a model, and what to make of them. The first that is found counts.
 MEANINGS = (
     ("a class; make an instance", "This is the class; check an instance, a model that is trained."),
-    ("are not finite", "Some of what it says is NaN or infinite. Has the training diverged? Try a "
-     "smaller learning rate."),
+    ("one is not finite", "Alone, an input gets NaN or infinity: does something run over the "
+     "samples, as a standard deviation, which one sample does not have?"),
+    ("all parameters are finite", "All parameters are finite, so NaN or infinity is made in "
+     "forward: by a mask, log(0), 0 / 0, a softmax with nothing to read, or by hand."),
+    ("parameters are NaN", "NaN or infinity stands in the parameters themselves: the training "
+     "diverged, as with too large a learning rate, or its loss was NaN."),
     ("with the same", RANDOM),
     ("asked twice", RANDOM),
     ("it still", "With other numbers in its parameters it is as good: what it knows stands in "
@@ -23,11 +27,12 @@ MEANINGS = (
     ("in a batch: no", "What it says of one input depends on the others in its batch: each must be "
      "normed and mixed by itself."),
     ("unchanged: no", "forward changes what its caller gives it, in place; work on a copy."),
-    ("says about 0", "It says about 0: is the loss a mean that cancels, or the learning rate too "
-     "large?"),
+    ("sure of other", "On what is new it is worse than a guess. One finds this where a few inputs "
+     "are learned by heart (draw new ones in every step), where the target is another one, or "
+     "where the training diverged or has not begun."),
+    ("than guess", "On new inputs it does little more than guess. Is it trained, with new ones in "
+     "every step, towards what is asked? Is the learning rate too large?"),
     ("not there yet", "It learned, but not enough: train longer, or with another learning rate."),
-    ("no better than to say", "It learned nothing. Is it trained on new inputs in every step, and "
-     "towards what is asked?"),
     ("too many", "It has too many parameters: make it narrower, or take fewer layers."),
 )  # fmt: skip
 
@@ -68,13 +73,15 @@ def said_instead(
         looks: what else this model may say, by the words for it.
         alike: are two of them the same, but for a few?
     """
+    n = right.size(1)
     orders = {
         "it is in the opposite order": right.flip(1),
-        "it is one place late": right.roll(1, 1),
-        "it is one place early": right.roll(-1, 1),
         "it says the same of every input": said[:1].expand_as(said),
         "it says the same at every place": said[:, :1].expand_as(said),
     }
-    return next(
-        (words for words, other in (dict(looks) | orders).items() if alike(said, other)), ""
-    )
+    for words, other in (dict(looks) | orders).items():
+        if alike(said, other):
+            return words
+    if alike(said[:, 1:], right[:, : n - 1]):
+        return "it is one place late"
+    return "it is one place early" if alike(said[:, : n - 1], right[:, 1:]) else ""

@@ -1,12 +1,15 @@
 """Exercise longer: a model that copies what stood three places back, in longer sequences, too."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from attncourse.grading.copying import alike, copies, learned
-from attncourse.grading.exercise import Asked, Exercise, Facts, Raised, run, seeded
+from attncourse.grading.exercise import Asked, Exercise, Facts, Raised, seeded
 from attncourse.grading.explain.trainings import in_place, meaning_of_facts
-from attncourse.grading.trained import facts_of, independent
+from attncourse.grading.trained import answered, facts_of, independent, looked
 
 VOCAB, SPAN, BACK, MOST, THRESHOLD, LENGTHS = 16, 8, 3, 10_000, 0.95, (16, 32, 64)
 NAMES = (
@@ -25,12 +28,15 @@ MEANINGS = (  # words of what was seen, at the shortest length
     ("of shape (37, 16)", "Return logits at every place: their shape is (batch, n, 16)."),
     ("it says what", OTHER), ("token itself", OTHER),
     ("one token", "It says one token everywhere. Is the loss NaN, or are the tokens ignored?"),
+    ("with other parameters", "With the numbers in its parameters it cannot, with others it could: "
+     "it is untrained, was trained too briefly, or its training went wrong, as with too large a "
+     "learning rate."),
     ("not know the places", f"Attention without positions sees no order. {PLACES}"),
-    ("on which side", f"A bias of |i - j| is the same before and after. {PLACES}"),
-    ("not read", "A mask or a window hides the token three places back, or batch and sequence are "
-     "exchanged (batch_first=True)."),
-    ("9 places back", "The table ends too early: distance 3 shares its row with all further ones."),
-    ("guess", "It is untrained, or has learned next to nothing. Guessing has a loss of log(16)."),
+    ("on which side", f"Before and after are the same to it, as with a bias of |i - j|. {PLACES}"),
+    ("not read", "The token three places back makes no difference, for other parameters neither. "
+     "Does a mask or a window hide it? Are batch and sequence exchanged (batch_first=True)?"),
+    ("9 places back", "It cannot tell distance 3 from 9, for other parameters neither: does the "
+     "table end too early, so that all further distances share its last row?"),
     ("there yet", "Right in part: train longer; or do two distances share a row of the table?"),
     ("knows the order", "forward shifts, indexes, or has a mask that leaves one key; which "
      "distance counts should be learned."),
@@ -38,9 +44,12 @@ MEANINGS = (  # words of what was seen, at the shortest length
 LONGER = (  # what was seen of longer sequences, where it is right at the shortest
     ("shape", "Something has a length of its own: a table of positions, a mask, a view or a slice. "
      "Read the length from tokens.size(1)."),
-    ("more often", "It gets worse the more keys there are: the weight of the right one must stand "
-     "further above that of all others together. Train longer."),
-    ("", f"Absolute places, or places modulo a length, mean something else there. {PLACES}"),
+    ("NaN", "Some of its numbers are NaN or infinite there; what grows with the length?"),
+    ("more often", "It gets worse the longer the sequence is. One finds this where the weights of "
+     "many keys add up against that of the right one, which must stand further above them: train "
+     "longer; or where something else grows with the length, as in a softmax over the queries."),
+    ("", "One finds this with absolute places, or places modulo a length: they mean something "
+     f"else there. {PLACES}"),
 )  # fmt: skip
 
 
@@ -48,17 +57,15 @@ def facts(model, seed: int) -> dict:
     """What the model does on sequences that it has not seen."""
     tokens = [torch.randint(VOCAB, (37, n), generator=seeded(seed, n)) for n in LENGTHS]
 
-    def judge(model, given) -> tuple:
+    def judge(model, given) -> Iterator[Any]:
         logits = model(given.clone())
-        shape = tuple(getattr(logits, "shape", ()))
-        if shape != (*given.shape, VOCAB) or not isinstance(logits, Tensor):
-            return (f"a {type(logits).__name__} of shape {shape}",)
-        return (
-            bool(logits.isfinite().all()) or "some are not finite",
-            independent(model, given, logits, alike),
-            *(run(copies, model, x.to(given.device), BACK, THRESHOLD) for x in tokens),
-            learned(model, given.clone(), seeded(seed, "parameters"), BACK),
-        )
+        yield (shape := answered(logits, (*given.shape, VOCAB), model))
+        if shape is not True:
+            return
+        yield looked(independent, model, given, logits, alike)
+        for x in tokens:
+            yield looked(copies, model, x.to(given.device), VOCAB, BACK, THRESHOLD)
+        yield learned(model, given.clone(), seeded(seed, "parameters"), BACK)
 
     return facts_of(model, NAMES, MOST, tokens[0], judge)
 

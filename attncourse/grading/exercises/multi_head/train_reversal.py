@@ -1,13 +1,26 @@
 """Exercise train_reversal: a trained model that says sequences backwards, judged on new ones."""
 
+import math
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
 
 from attncourse.grading.exercise import Exercise, Facts, seeded
 from attncourse.grading.explain.trainings import in_place, meaning_of_facts, said_instead
-from attncourse.grading.trained import facts_of, independent, mixes, share, skill
+from attncourse.grading.trained import (
+    answered,
+    cannot,
+    facts_of,
+    independent,
+    looked,
+    mixes,
+    near,
+    share,
+    skill,
+)
 
 VOCAB, LENGTH, MAX_PARAMETERS, THRESHOLD = 20, 12, 20_000, 0.99
 NAMES = (
@@ -20,11 +33,16 @@ NAMES = (
     "tokens left unchanged",
 )
 OTHERS = "it depends on the other sequences"
+GUESS = math.log(VOCAB)
 MEANINGS = (
     (OTHERS, "What it says of a sequence depends on the others in its batch: is the batch read as "
      "the sequence? nn.MultiheadAttention asks for batch_first=True."),
-    ("than guess", "It does little more than guess on new sequences. Is it trained, with a new "
-     "batch in every step and tokens.flip(1) as the target? Guessing has a loss of log(20)."),
+    ("change places", "What a place says does not depend on the order of the other tokens, so it "
+     "cannot find the one that it needs. Where, in front of attention, do tokens get their "
+     "places?"),
+    ("does not depend on the token", "These answers do not depend on the tokens that they should "
+     "name, for other parameters neither: is there attention over all places, and does a mask or a "
+     "window hide some?"),
     ("its own place", "With random parameters, a token still changes nothing but its own place in "
      "the answer: the order is in forward, as a flip or an index. Attention should learn it."),
 )  # fmt: skip
@@ -37,30 +55,31 @@ def facts(model, seed: int) -> dict:
     return facts_of(model, NAMES, MAX_PARAMETERS, tokens, rest)
 
 
-def judge(model, tokens, generator) -> tuple:
+def judge(model, tokens, generator) -> Iterator[Any]:
     """Shape, accuracy, independence of the batch, and whether other parameters know nothing."""
     given, tokens = tokens, tokens.clone()
     logits = model(tokens.clone())
-    shape = tuple(getattr(logits, "shape", ()))
-    if shape != (*tokens.shape, VOCAB):
-        return (f"a {type(logits).__name__} of shape {shape}",)
+    yield (shape := answered(logits, (*tokens.shape, VOCAB), model))
+    if shape is not True:
+        return
     said, backwards = logits.argmax(-1), tokens.flip(1)
     known = share(said, backwards) > THRESHOLD
-    alone = independent(model, given, logits,
-                        lambda x, y: share(x.argmax(-1), y.argmax(-1)) > THRESHOLD)  # fmt: skip
-    unsteady = "" if alone is True else alone if "twice" in alone else OTHERS
+    alone = looked(independent, model, given, logits,
+                lambda x, y: share(x.argmax(-1), y.argmax(-1)) > THRESHOLD)  # fmt: skip
+    unsteady = OTHERS if alone == "no" else alone if "twice" in str(alone) else ""
+    yield known or unsteady or described(model, tokens, logits)
+    yield alone
     skilled = skill(model, tokens, generator,
                     knows=lambda x: share(x.argmax(-1), backwards) > 0.5,
                     moved=lambda x: share(x.argmax(-1), said) < 0.9, by=1e-3)  # fmt: skip
     if skilled is True:
         skilled = mixes(model, tokens, (tokens + 7) % VOCAB, lambda k: LENGTH - 1 - k, generator)
-    finite = bool(logits.isfinite().all()) or "some are not finite"
-    return finite, known or unsteady or described(tokens, said), alone, skilled
+    yield skilled
 
 
-def described(tokens, said) -> str:
+def described(model, tokens, logits) -> str:
     """What the wrong answers look like."""
-    backwards, places = tokens.flip(1), torch.arange(LENGTH).expand_as(tokens)
+    said, backwards = logits.argmax(-1), tokens.flip(1)
     looks = {
         "it copies the sequence as it is; the target is tokens.flip(1)": tokens,
         "it reverses the alphabet (19 - token), not the order": VOCAB - 1 - tokens,
@@ -72,12 +91,40 @@ def described(tokens, said) -> str:
     if of.amax(1).min() > 0.9 and of.argmax(1).tolist() != list(range(LENGTH))[::-1]:
         return f"it says the tokens in another order, from the places {of.argmax(1).tolist()}"
     right = (said == backwards).double()
-    for what, number in ("tokens", backwards), ("positions", places):
+    return f"{_looks(model, tokens, logits, right)}: {right.mean():.2f}"
+
+
+def _looks(model, tokens, logits, right) -> str:
+    """What the model cannot read, which answers are never right, or how sure it is of others."""
+    if blind := cannot(model, lambda: _unread(model, tokens[:16])):
+        return blind
+    places = torch.arange(LENGTH).expand_as(tokens)
+    for what, number in ("tokens", tokens.flip(1)), ("positions", places):
         shares = torch.stack([right[number == k].mean() for k in number.unique()])
         if 0 < (shares < 0.2).sum() < len(shares) and shares[shares >= 0.2].min() > 0.9:
             return f"some {what} are never right: {(shares < 0.2).nonzero().flatten().tolist()}"
-    guesses = "not there yet" if right.mean() > 0.2 else "it does little more than guess"
-    return f"{guesses}: {right.mean():.2f}"
+    if right.mean() > 0.2:
+        return "not there yet"
+    loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flip(1).flatten()).item()
+    told = f"its loss is {loss:.2f}, that of a guess {GUESS:.2f}"
+    sure = "it is sure of other tokens" if loss > GUESS + 0.7 else "it does little more than guess"
+    return f"{sure}; {told}"
+
+
+def _unread(model, tokens) -> str:
+    """Which tokens, or what of their order, make no difference where they should; '' if none."""
+    logits, hidden = model(tokens.clone()), []
+    for k in range(LENGTH):
+        other = tokens.clone()
+        other[:, LENGTH - 1 - k] = (other[:, LENGTH - 1 - k] + 7) % VOCAB
+        moved = (model(other) - logits)[:, k].abs().max()
+        hidden += [k] * bool(moved < 1e-6 * logits.std())
+    if hidden:
+        where = f"at the places {hidden}" if len(hidden) < LENGTH else "at every place"
+        return f"the answer {where} does not depend on the token that belongs there"
+    others = [0, *range(LENGTH - 1, 0, -1)]  # place 0 keeps its token
+    same = near(model(tokens[:, others])[:, 0], logits[:, 0])
+    return "the answer at place 0 is the same when the other tokens change places" if same else ""
 
 
 class OwnAttention(nn.Module):

@@ -1,13 +1,22 @@
 """Exercise train_forecaster: a trained model that goes on with a noisy wave, judged on new ones."""
 
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
 
 from attncourse.grading.exercise import Described, Exercise, Facts, seeded
 from attncourse.grading.explain.trainings import meaning_of_facts, said_instead
-from attncourse.grading.trained import facts_of, independent, skill
+from attncourse.grading.trained import (
+    answered,
+    cannot,
+    facts_of,
+    independent,
+    near,
+    skill,
+)
 
 LENGTH, HORIZON, NOISE, MAX_PARAMETERS, THRESHOLD = 24, 8, 0.2, 50_000, 0.2
 NAMES = (
@@ -19,6 +28,18 @@ NAMES = (
     "the skill sits in the parameters",
     "signals left unchanged",
 )
+MEANINGS = (
+    ("best linear", "One matrix cannot know every signal's period."),
+    ("says about 0", "It says about 0, which is the mean of all signals: does the loss compare "
+     "each forecast with its own future, in tensors of one shape? Is the learning rate too large?"),
+    ("same of every", "What it says does not depend on the signal: has the training diverged, as "
+     "with too large a learning rate, or is the signal never read?"),
+    ("no better than", "On new signals it is no better than to say 0. Is it trained; on new "
+     "signals in every step, or are a few learned by heart; and towards the 8 values that follow, "
+     "each forecast towards its own?"),
+    ("the order of", "It forecasts the same from the same values in another order: nothing tells "
+     "it where a value stands. Add positions in front of attention."),
+)  # fmt: skip
 
 
 def signals(generator: torch.Generator, batch: int):
@@ -34,18 +55,16 @@ def facts(model, seed: int) -> dict:
     """What the model does on signals that it has not seen."""
     past, future = signals(seeded(seed), 600)
 
-    def judge(model, given) -> tuple:
+    def judge(model, given) -> Iterator[Any]:
         said = model(given.clone())
-        if getattr(said, "shape", None) != future.shape:
-            return (f"a {type(said).__name__} of shape {tuple(getattr(said, 'shape', ()))}",)
+        yield (shape := answered(said, tuple(future.shape), model))
+        if shape is not True:
+            return
         found, generator = said.double().cpu(), seeded(seed, "parameters")
-        return (
-            bool(said.isfinite().all()) or "some are not finite",
-            error(said, future) < THRESHOLD or described(found, past, future),
-            independent(model, given, said, partial(torch.allclose, rtol=1e-2, atol=1e-2)),
-            skill(model, past.to(given), generator, partial(knows, future),
-                  moved=lambda x: error(x, found) > 0.02, by=1e-4),
-        )  # fmt: skip
+        yield error(said, future) < THRESHOLD or described(model, found, past, future)
+        yield independent(model, given, said, partial(torch.allclose, rtol=1e-2, atol=1e-2))
+        yield skill(model, past.to(given), generator, partial(knows, future),
+                    moved=lambda x: error(x, found) > 0.02, by=1e-4)  # fmt: skip
 
     return facts_of(model, NAMES, MAX_PARAMETERS, past, judge)
 
@@ -59,19 +78,37 @@ def error(said, future) -> float:
     return (said.double().cpu() - future).square().mean().item()
 
 
-def described(said, past, future) -> Described:
+def described(model, said, past, future) -> Described:
     """What the wrong forecasts look like."""
     fit = torch.linalg.lstsq(*signals(torch.Generator().manual_seed(7), 4000)).solution
     looks = {
         "it repeats the last value": past[:, -1:].expand_as(future),
-        "it is one step late": torch.cat([past[:, -1:], future[:, :-1]], 1),
+        "it repeats the last 8 values": past[:, -HORIZON:],
+        "it says the first 8 values": past[:, :HORIZON],
         "it says about 0 for everything": torch.zeros_like(future),
         "it is about the best linear forecast": past @ fit,
     }
     off = error(said, future)
+    words = said_instead(said, future, looks, lambda x, y: error(x, y) < 0.03)
+    words = words or multiplied(said, future) or cannot(model, lambda: unread(model, past[:32]))
     other = f"it is {'not there yet' if off < 0.5 else 'no better than to say 0'}"
-    words = said_instead(said, future, looks, lambda x, y: error(x, y) < 0.03) or other
-    return Described(f"{words}: mean squared error {off:.2f}")
+    return Described(f"{words or other}: mean squared error {off:.2f}")
+
+
+def multiplied(said, future) -> str:
+    """The factor with which the forecasts would be right; '' where none is."""
+    factor = ((said * future).sum() / said.square().sum().clamp(min=1e-9)).item()
+    right = error(factor * said, future) < THRESHOLD
+    return f"it is right when it is multiplied by {factor:.2g}" if right else ""
+
+
+def unread(model, past) -> str:
+    """Which values, or what of their order, make no difference; '' if none."""
+    order, said = torch.arange(LENGTH), model(past.clone())
+    moved = [(model(past + (order == k)) - said).abs().max() for k in range(LENGTH)]
+    if never := [k for k, x in enumerate(moved) if x < 1e-6 * said.std()]:
+        return f"it does not read the values at {never}"
+    return "the order of the values makes no difference" * near(model(past.flip(1)), said)
 
 
 class Bank(nn.Module):
@@ -94,7 +131,7 @@ EXERCISE = Exercise(
     answer="forecaster",
     judge=Facts(facts, NAMES),
     right=Bank(),
-    explain=(meaning_of_facts(("best linear", "One matrix cannot know every signal's period.")),),
+    explain=(meaning_of_facts(*MEANINGS),),
     asks_for="model",
     measures=("parameters", "training"),
 )
