@@ -6,7 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attncourse.grading.compare import plain
 from attncourse.grading.exercises.capstone._net import VOCAB, close, logits_of
+from attncourse.grading.trained import finite, kind_of
 
 SHAPE = "logits have shape (b, n, vocab) and are finite"
 TWICE, APART = "asked twice, it answers the same", "samples of a batch are apart"
@@ -35,17 +37,18 @@ def looked(model: nn.Module, one: nn.Module, tokens: Tensor, of: Callable = logi
     return moves
 
 
-def shape_of(logits: Any, tokens: Tensor, vocab: int = VOCAB) -> bool | str:
-    """True for finite logits that are no probabilities."""
+def shape_of(
+    logits: Any, tokens: Tensor, vocab: int = VOCAB, model: nn.Module | None = None
+) -> bool | str:
+    """True for finite logits that are no probabilities; of a trained model, why they are not."""
     (b, n), shape = tokens.shape, tuple(getattr(logits, "shape", ()))
     if shape in ((b, vocab), (b, 1, vocab)) and n > 1:
         return "only the last position is answered; return logits for all, (b, n, vocab)"
-    if shape != (b, n, vocab):
-        kind = f"a {type(logits).__name__}{f' of shape {shape}' if shape else ''}"
-        return f"{kind}; it should be a tensor of shape {(b, n, vocab)}"
-    if not logits.isfinite().all():
-        bad = listed((~logits.isfinite()).any(-1).any(0))
-        return f"those at {bad} are not finite: may each position read itself, at least?"
+    if shape != (b, n, vocab) or not plain(logits) or logits.dtype == torch.bool:
+        return f"{kind_of(logits)}; it should be a tensor of shape {(b, n, vocab)}"
+    if not (fine := logits.isfinite().all(-1).all(0)).all():
+        why = finite(logits, model) if model else "may each position read itself, at least?"
+        return f"those at {listed(~fine)} are not finite: {why}"
     one = torch.allclose(logits.sum(-1), torch.ones(b, n).to(logits), atol=1e-3)
     return not (one and (logits >= 0).all()) or "they are probabilities; return the logits"
 

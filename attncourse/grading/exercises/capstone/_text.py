@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attncourse.grading.compare import plain
 from attncourse.grading.exercise import Facts, seeded
-from attncourse.grading.trained import facts_of
+from attncourse.grading.trained import Unlike, facts_of, kind_of
 
 CHARACTERS, WINDOW, MOST = 128, 64, 400_000
-EARLIER = "those of an earlier call; run the model first, then collect what its blocks have kept"
+EARLIER = "are they of an earlier call? Run the model first, then collect what its blocks have kept"
 USED = "return those that attention has used, behind mask and softmax"
 
 
@@ -34,9 +35,12 @@ def pairs() -> Tensor:
     return (counts / counts.sum(1, keepdim=True)).log()
 
 
-def passages(generator: torch.Generator, count: int) -> Tensor:
-    """What is held out, (count, 65): inputs but for the last character, targets from the second."""
-    text = manual()[1]
+def passages(generator: torch.Generator, count: int, learned: bool = False) -> Tensor:
+    """What is held out, (count, 65): inputs but for the last character, targets from the second.
+
+    With ``learned``, what is to be learned from instead.
+    """
+    text = manual()[not learned]
     starts = torch.randint(len(text) - WINDOW, (count, 1), generator=generator)
     return text[starts + torch.arange(WINDOW + 1)]
 
@@ -128,16 +132,38 @@ def stacked(weights) -> Tensor:
     return torch.stack([x.detach().double() for x in weights])
 
 
+def maps_of(result: Any) -> Tensor:
+    """The weights of all layers in another result of the same model."""
+    if not isinstance(result, tuple | list) or len(result) != 3:
+        raise Unlike(f"another call returns {kind_of(result)}")
+    return stacked(result[1])
+
+
 def layers_of(weights: Any, tokens: Tensor) -> bool | str:
     """True where there is a map for each layer, of as many heads in each."""
-    several = isinstance(weights, Tensor | tuple | list)
-    shapes = {tuple(getattr(x, "shape", ())) for x in (weights if several else ())}
-    if len(shapes) != 1:
-        return "give a list with a tensor for each layer, all of one shape"
+    several = weights if isinstance(weights, Tensor | tuple | list) else ()
+    shapes = {tuple(x.shape) if plain(x) else kind_of(x) for x in several}
+    if len(shapes) != 1 or isinstance(next(iter(shapes)), str):
+        came = ", ".join(kind_of(x) for x in several) or kind_of(weights)
+        return f"give a list with a tensor for each layer, all of one shape; it holds {came:.80}"
     (shape,), (b, n) = shapes, tokens.shape
     if len(shape) != 4 or shape[2:] != (n, n):
-        return f"their shape is {shape}; return those of each head, not their mean"
-    return shape[0] == b or EARLIER
+        mean = "; is it the mean of the heads?" * (shape == (b, n, n))
+        return f"their shape is {shape}, with b = {b} and n = {n}{mean}"
+    return shape[0] == b or f"their shape is {shape}, with b = {b}; {EARLIER}"
+
+
+def own_maps(maps: Tensor) -> bool | str:
+    """True where no head has the mean of the others of its layer, and no layer is there twice."""
+    heads = maps.size(2)
+    for i, layer in enumerate(maps):
+        if any((layer - other).abs().max() < 1e-6 for other in maps[:i]):
+            return f"those of layer {i} are there twice"
+        for h in range(heads if heads > 1 else 0):
+            rest = (layer.sum(1) - layer[:, h]) / (heads - 1)
+            if (layer[:, h] - rest).abs().max() < 1e-6:
+                return f"no; head {h} of layer {i} has the mean of the other heads of its layer"
+    return True
 
 
 def rows_of(maps: Tensor) -> bool | str:

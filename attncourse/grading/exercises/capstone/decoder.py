@@ -12,7 +12,7 @@ from attncourse.grading.exercises.capstone import _net as net
 from attncourse.grading.exercises.capstone._net import VOCAB, close, drawn_into, random_tokens
 from attncourse.grading.exercises.capstone._writing import layers_add
 from attncourse.grading.exercises.capstone.write import GRADIENT, LAYERS
-from attncourse.grading.trained import gradients, up_to_wrong
+from attncourse.grading.trained import by_name, gradients, up_to_wrong
 
 LENGTH = 16
 ORDER = "with one layer, the order of earlier tokens matters"
@@ -30,6 +30,7 @@ UNSTORED = "no; random numbers decide that are no parameters: in a buffer, or bl
 NORM = "no; does a norm run over samples or tokens, as nn.BatchNorm1d does?"
 
 
+@by_name(NAMES)
 @up_to_wrong
 @torch.no_grad()
 def facts(answer, seed: int) -> Iterator:
@@ -47,7 +48,9 @@ def facts(answer, seed: int) -> Iterator:
     same = close(one(swapped)[:, -1], one(tokens.clone())[:, -1])
     yield ORDER, not same or "no; have they positions, and does the last position read them all?"
     logits = model(tokens.clone())
-    yield PREFIX, close(model(tokens[:, :5].clone()), logits[:, :5]) or GROWS
+    start = model(tokens[:, :5].clone())
+    shape = looks.shape_of(start, tokens[:, :5])
+    yield PREFIX, close(start, logits[:, :5]) or (GROWS if shape is True else shape)
     for n, fact in READ.items():
         text = random_tokens(seed, fact, 2, n)
         yield fact, looks.shape_of(model(text.clone()), text)

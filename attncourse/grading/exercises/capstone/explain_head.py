@@ -10,8 +10,9 @@ from attncourse.grading.exercise import Exercise, run
 from attncourse.grading.exercises.capstone import _text as text
 from attncourse.grading.exercises.capstone._looks import shape_of
 from attncourse.grading.explain.trainings import meaning_of_facts
-from attncourse.grading.trained import drawn_like, up_to_wrong, with_parameters
+from attncourse.grading.trained import drawn_like, kind_of, up_to_wrong, with_parameters
 
+OTHERS = "no; is something of a passage mixed with the others, or drawn at random?"
 MORE, LEAST, WHAT = 1.5, 0.2, ("previous", "start", "same", "spread")
 FACTS = (
     "it returns (logits, weights, claim)",
@@ -19,6 +20,7 @@ FACTS = (
     "their loss is below that of the table of pairs",
     "weights of each layer have shape (b, heads, n, n)",
     "the weights of a row sum to 1, and no later character has one",
+    "each head has weights of its own",
     "in another call, with some of the passages, the weights are the same",
     "the claim is (layer, head, what), such as (0, 2, 'previous')",
     f"the head does it {MORE} times as much as the others do on average, and {LEAST} or more",
@@ -32,34 +34,37 @@ def judge(model, given, targets, generator) -> Iterator:
     tokens = given.clone()
     result = model(given)  # here it may change them
     several = isinstance(result, tuple | list) and len(result) == 3
-    yield several or f"a {type(result).__name__}"
+    yield several or kind_of(result)
     logits, weights, claim = result
-    yield shape_of(logits, tokens, text.CHARACTERS)
+    yield shape_of(logits, tokens, text.CHARACTERS, model)
     learned = text.loss(logits, targets) < text.of_pairs(tokens, targets)
     yield learned or "no; wrap the model that you have trained"
     yield text.layers_of(weights, tokens)
     maps = text.stacked(weights)  # layers, b, heads, n, n
     yield text.rows_of(maps)
-    again, few = text.stacked(model(tokens[:4].clone())[1]), maps[:, :4]
-    same = again.shape == few.shape
-    yield torch.allclose(again, few, atol=1e-3) if same else text.EARLIER
+    yield text.own_maps(maps)
+    fewer, few = text.maps_of(model(tokens[:4].clone())), maps[:, :4]
+    same = fewer.shape == few.shape
+    yield torch.allclose(fewer, few, atol=1e-3) or OTHERS if same else text.EARLIER
     claimed = run(claim_of, claim, maps)
     yield isinstance(claimed, tuple) or claimed
     yield stands_out(text.measured(maps, tokens), *claimed)
-    others = with_parameters(model, drawn_like(model, generator), tokens)[1]
-    yield all_move(text.stacked(others), maps)
+    others = with_parameters(model, drawn_like(model, generator), tokens)
+    yield all_move(text.maps_of(others), maps)
 
 
 def claim_of(claim, maps: Tensor) -> tuple | str:
     """(layer, head, what), or what is wrong with it."""
     form = isinstance(claim, tuple | list) and len(claim) == 3
     if not form or any(isinstance(x, str) for x in claim[:2]):
-        return "it has another form"
+        return f"it is {claim!r:.40}"
     layer, head, what = index(claim[0]), index(claim[1]), claim[2]
     if what not in WHAT:
         return f"the description is none of the four: {', '.join(WHAT)}"
-    there = 0 <= layer < maps.size(0) and 0 <= head < maps.size(2)
-    return (layer, head, what) if there else "there is no such head; both are counted from 0"
+    layers, heads = maps.size(0), maps.size(2)
+    there = 0 <= layer < layers and 0 <= head < heads
+    count = f"it names layer {layer} and head {head}, of {layers} layers with {heads} heads"
+    return (layer, head, what) if there else f"{count}; both are counted from 0"
 
 
 def stands_out(measures: dict[str, Tensor], layer: int, head: int, what: str) -> bool | str:

@@ -1,39 +1,51 @@
 """Exercise own_attention: another attention in the decoder, with a cache half as large."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 
-from attncourse.grading.exercise import Exercise, Facts
-from attncourse.grading.exercises.capstone._looks import listed
-from attncourse.grading.exercises.capstone._net import VOCAB, Net
+from attncourse.grading.exercise import Exercise, Facts, seeded
+from attncourse.grading.exercises.capstone._looks import influence, listed
+from attncourse.grading.exercises.capstone._net import VOCAB, Net, drawn_into, random_tokens
 from attncourse.grading.exercises.capstone._writing import one_step
 from attncourse.grading.exercises.capstone.write import FIRST, LAST, STEP, writes
-from attncourse.grading.trained import up_to_wrong
+from attncourse.grading.trained import by_name, up_to_wrong
 
 LENGTH, WIDTH, HEADS, LAYERS = 32, 24, 4, 2
 READS = "the last position reads itself and the two tokens before it"
 WIDE = "the vectors of tokens are embed_dim wide"
+SHORT = 20, 12  # lengths, in which windows are short that depend on it
 SIZE = "the cache is at most half of that of multi-head attention"
+NAMES = *FIRST, READS, *LAST, SIZE, WIDE, STEP
 
 
+@by_name(NAMES)
 @up_to_wrong
 def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
     """What a decoder with any attention writes with random parameters."""
-    found = yield from writes(answer, seed, (WIDTH, HEADS, LENGTH), near)
+    further = partial(near, answer, seed)
+    found = yield from writes(answer, seed, (WIDTH, HEADS, LENGTH), further)
     most = LAYERS * LENGTH * WIDTH
     less = "share heads and repeat them behind the cache, keep a shorter window or a smaller vector"
     fits = found <= most + LAYERS * LENGTH  # with a place for each token and layer
-    yield SIZE, fits or f"it holds {found} numbers, half are {most}: {less}"
+    counted = f"it holds {found} numbers, half are {most} (numbers count, not bytes): {less}"
+    yield SIZE, fits or counted
     yield WIDE, wide(answer(VOCAB, WIDTH, HEADS, LAYERS, LENGTH))
     yield STEP, one_step(answer, seed)
 
 
-def near(moves: Tensor) -> tuple[str, bool | str]:
-    """Whether the last position reads the last three."""
-    last = moves[:, -1] > 1e-6
-    return READS, bool(last[-3:].all()) or f"of {len(moves)} tokens it reads {listed(last)}"
+def near(answer: Any, seed: int, moves: Tensor) -> tuple[str, bool | str]:
+    """Whether the last position reads the last three, also with one layer made for short texts."""
+    for length in (LENGTH, *SHORT):
+        tokens, g = random_tokens(seed, "near", 1, length), seeded(seed, length)
+        one = drawn_into(answer(VOCAB, WIDTH, HEADS, 1, length), g) if length < LENGTH else None
+        last = (influence(one, tokens) if one else moves)[:, -1] > 1e-6
+        what = f"with one layer, and length {length}, " if one else ""
+        if not last[-3:].all():
+            return READS, f"{what}the last of {len(last)} tokens depends on {listed(last)} only"
+    return READS, True
 
 
 def wide(model: nn.Module) -> bool | str:
@@ -53,7 +65,7 @@ class Grouped(Net):
 EXERCISE = Exercise(
     name="own_attention",
     answer="Slim",
-    judge=Facts(facts, (*FIRST, READS, *LAST, SIZE, WIDE, STEP)),
+    judge=Facts(facts, NAMES),
     right=Grouped,
     asks_for="class",
     measures=("gradients", "memory", "parameters"),

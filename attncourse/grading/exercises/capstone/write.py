@@ -9,7 +9,7 @@ from attncourse.grading.exercise import Exercise, Facts, seeded
 from attncourse.grading.exercises.capstone import _looks as looks
 from attncourse.grading.exercises.capstone import _net as net
 from attncourse.grading.exercises.capstone import _writing as writing
-from attncourse.grading.trained import gradients, up_to_wrong
+from attncourse.grading.trained import by_name, gradients, up_to_wrong
 
 LENGTH, WIDTH = 16, 12
 PAIR, NEW = "it returns (logits, cache)", "the new tokens get logits, and no others"
@@ -23,6 +23,7 @@ SIZE = "the cache holds a key and a value of each token, and no more"
 STEP = "for one more token, nothing of n x n numbers is made"
 FIRST = net.IS_CLASS, net.IS_MODULE, PAIR, looks.SHAPE, looks.TWICE, looks.APART, looks.CAUSAL
 LAST = CARRIED, NEW, ONE, TWO, TURNS, AGAIN, LAYERS, GRADIENT
+NAMES = *FIRST, looks.READS, *LAST, SIZE, STEP
 
 
 @torch.no_grad()
@@ -35,15 +36,15 @@ def writes(answer: Any, seed: int, sizes: tuple, further: Callable) -> looks.Fac
     width, heads, n = sizes
     tokens, g = net.random_tokens(seed, "tokens", 3, n), seeded(seed, "parameters")
     model, one = (net.drawn_into(answer(net.VOCAB, width, heads, k, n), g) for k in (2, 1))
-    result = model(tokens.clone())
-    pair = isinstance(result, tuple | list) and len(result) == 2
-    yield PAIR, pair or f"a {type(result).__name__}"
+    result = writing.said(model, tokens)
+    yield PAIR, True
     moves = yield from looks.looked(model, one, tokens)
     yield further(moves)
     held = writing.numbers_in(writing.handed_on(result[1]))
     yield CARRIED, held > 0 or "it holds no tensor; hand on what attention reads"
-    count = writing.written(one, tokens, [n - 3, 3])[0].size(1) - n + 3
-    yield NEW, count == 3 or f"3 tokens get logits of {count}: answer each new one, and no others"
+    cache = writing.handed_on(writing.said(one, tokens[:, :-3])[1])
+    shape = looks.shape_of(writing.said(one, tokens[:, -3:], cache)[0], tokens[:, -3:])
+    yield NEW, shape is True or f"of 3 tokens behind a cache, {shape}"
     yield ONE, writing.in_pieces(one, tokens, 1)
     yield TWO, writing.in_pieces(model, tokens, 2)
     yield TURNS, writing.in_turns(model, tokens)
@@ -53,6 +54,7 @@ def writes(answer: Any, seed: int, sizes: tuple, further: Callable) -> looks.Fac
     return writing.numbers_in(writing.written(model, tokens[:1], [n - 1, 1])[1])
 
 
+@by_name(NAMES)
 @up_to_wrong
 def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
     """What a decoder writes with random parameters."""
@@ -67,7 +69,7 @@ def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
 EXERCISE = Exercise(
     name="write",
     answer="Writer",
-    judge=Facts(facts, (*FIRST, looks.READS, *LAST, SIZE, STEP)),
+    judge=Facts(facts, NAMES),
     right=net.Net,
     asks_for="class",
     measures=("gradients", "memory", "parameters"),
