@@ -18,6 +18,7 @@ of every answer that hears it, so that one explainer helps every exercise:
     widths      do the weights depend on the width of the values?
     maps        with the identity as values attention returns its own map: what is wrong with it?
     counts      by which factor or term is a number off?
+    which       which property have the wrong calls, and the right ones not?
     steps       which step of the right answer is the first whose numbers are never computed?
     places      which calls, results and places are wrong, and which are right?
 
@@ -56,6 +57,7 @@ from attncourse.grading.explain import (
     shapes,
     steps,
     stored,
+    which,
     widths,
 )
 from attncourse.grading.explain.asked import Asked
@@ -84,9 +86,10 @@ ORDER: tuple[Explainer, ...] = (
     widths.value_width,
     maps.of_map,
     counts.of_number,
+    which.which_calls,
     places.some_right,
     decoders.mixed_samples,
-    steps.missing_step,
+    steps.missing_step, which.beyond,
     places.wrong_results, places.only_call, places.wrong_places,
 )  # fmt: skip
 

@@ -176,6 +176,15 @@ def tensors(expected: Any, seen: Any) -> list[tuple[Any, Any]]:
     return [(expected, seen)]
 
 
+def sizes_of(names: list[str], case: Case) -> Iterator[tuple[str, int]]:
+    """The whole numbers of a call, and the sizes of the axes of its tensors, by their names."""
+    for name, x in (*zip(names, case.args, strict=False), *case.kwargs.items()):
+        if isinstance(x, int) and not isinstance(x, bool):
+            yield name, x
+        if isinstance(x, Tensor):
+            yield from ((f"{name}.size({k})", size) for k, size in enumerate(x.shape))
+
+
 def off(calls: list[Wrong]) -> list[tuple[Any, Any]]:
     """The results that are wrong by more than rounding."""
     return [both for x in calls for both in tensors(x.expected, x.seen) if not same(*both)]

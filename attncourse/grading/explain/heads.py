@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attncourse.grading.compare import plain
 
+OTHER_ORDER = "ask the questions of query heads"
 FITS = 1e-3  # of what is to be explained, squared
 LEAST = 1e-4  # float32 has not kept the logarithm of a smaller weight
 
@@ -38,10 +39,11 @@ def of_heads(query: Any, key: Any, right: Tensor, seen: Tensor) -> str:
         return ""
     asked, met, factors = map(list, zip(*found, strict=True))
     factors = [x / one for x, (_, _, one) in zip(factors, should, strict=True)]
+    if sorted(asked) == list(range(h)):  # whose question it is, not where it stands
+        met = [met[asked.index(k)] for k in range(h)]
     says = [
         "" if asked == list(range(h)) else
-        f"Heads 0 to {h - 1} ask the questions of query heads {_listed(asked)}; "
-        "head h asks that of query head h.",
+        f"Heads 0 to {h - 1} {OTHER_ORDER} {_listed(asked)}; head h asks that of query head h.",
         whose(met, reads, "Query", "read", key.size(1) == h),
     ]  # fmt: skip
     if max(factors) - min(factors) > 0.01 * abs(factors[0]):

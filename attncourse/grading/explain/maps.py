@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attncourse.grading.compare import Raised, difference, plain, same
 from attncourse.grading.explain.asked import Asked, Wrong, axis_names
-from attncourse.grading.explain.heads import mixed_heads, whose
+from attncourse.grading.explain.heads import OTHER_ORDER, mixed_heads, whose
 from attncourse.grading.explain.steps import missing_step
 from attncourse.grading.explain.weights import OTHER_SCORES, says_of_map
 from attncourse.grading.observe import Case
@@ -128,7 +128,8 @@ def of_mixing(
     if not difference(reads, made):
         return values
     says = says_of_map(label, reads, made, query, key)
-    return says if also in says else f"{values} {says}".strip()
+    # Where heads stand in another order, so do the values that they mix.
+    return says if also in says or OTHER_ORDER in says else f"{values} {says}".strip()
 
 
 def _whose_values(right: Tensor, seen: Tensor, count: int) -> tuple[str, str]:

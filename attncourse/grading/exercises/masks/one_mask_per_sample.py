@@ -51,7 +51,9 @@ def right(query, key, value, mask):
 
 def whose(asked: Asked) -> str:
     """Whose mask does a head get, where each sample has one?"""
-    for label, case, _, seen in asked.shaped if not asked.only_loud else ():
+    for label, case, _, seen in asked.shaped:
+        if not case.gradients:
+            continue  # of large scores another mask may give the same
         *inputs, mask = case.args
         made = [right(*inputs, one) for one in mask] if mask.dim() == 3 and mask.size(1) > 1 else []
         for b, h in product(range(seen.size(0)), range(seen.size(1))):
