@@ -1,11 +1,12 @@
 """Feeds caches with numbered tokens, and tells which of them come back, and at which positions."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import index
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from attncourse.grading.compare import Raised, plain
 from attncourse.grading.inputs import seeded
@@ -21,9 +22,11 @@ class Feed:
         answer: the class of the caches, made of (batch, heads, window, head_dim).
         window: of most of them.
         seed: of sizes and numbers.
+        spoil: overwrite what was appended right after its call.
     """
 
-    def __init__(self, answer: Callable, window: int, seed: int):
+    def __init__(self, answer: Callable, window: int, seed: int, spoil: bool = False):
+        self.given, self.spoil, self.changed = [], spoil, "a later call changes it"
         b, h, d = (2 + torch.randperm(6, generator=seeded(seed, "sizes"))[:3]).tolist()
         self.window, self.new = window, lambda window=window: answer(b, h, window, d)
         self.pool = torch.randn(b, h, 6 * window, d, generator=seeded(seed, "tokens"))
@@ -41,8 +44,13 @@ class Feed:
             moved = found.dim() == 4 and Counter(found.shape) >= Counter((b, h, d))
             what = "axes in another order," if moved else "shape"
             return f"{what} {tuple(found.shape)} instead of ({b}, {h}, tokens, {d})"
-        same = (self.pool[:, :, :, None] == found[:, :, None]).all(-1).flatten(0, 1).all(0)
-        return [str(int(x.int().argmax())) if x.any() else "?" for x in same.T]
+        pair = self.pool[:, :, :, None].double(), found[:, :, None].double().cpu()
+        near, same = torch.isclose(*pair, rtol=0.01), pair[0] == pair[1]
+        near, same = (x.all(-1).flatten(0, 1).all(0).T for x in (near, same))
+        return [
+            f"{'~' * (not x.any())}{int((x | y).int().argmax())}" if y.any() or x.any() else "?"
+            for x, y in zip(same, near, strict=True)
+        ]
 
     def told(self, found: Any) -> str | Raised:
         """``position:token`` of every slot of (tokens, positions), by position."""
@@ -58,12 +66,26 @@ class Feed:
         slots = sorted(zip(at, names, strict=True))
         return " ".join(f"{p}:{name}" for p, name in slots) or "no token"
 
-    def append(self, cache: Any, first: int, n: int) -> str | Raised:
-        """What comes back after tokens first to first + n - 1."""
+    def give(self, cache: Any, first: int, n: int = 1) -> Any:
+        """What a call with tokens first to first + n - 1 returns."""
         new = self.tokens(first, n)
-        told = self.told(run(cache.append, new))
-        kept = torch.equal(new, self.tokens(first, n))
-        return told if kept else "the new tokens are changed in place"
+        self.given.append((new, first))
+        try:
+            return cache.append(new)
+        finally:
+            if not torch.equal(new, self.tokens(first, n)):
+                self.changed = "its own call changes it"
+            if self.spoil:
+                new.fill_(-1.0)
+
+    def append(self, cache: Any, first: int, n: int = 1) -> str | Raised:
+        """What comes back after tokens first to first + n - 1."""
+        return self.told(run(self.give, cache, first, n))
+
+    def kept(self) -> bool | str:
+        """True where all that was appended is as it was."""
+        same = all(torch.equal(x, self.tokens(first, x.size(2))) for x, first in self.given)
+        return same or self.spoil or self.changed
 
 
 class Rows(Feed):
@@ -75,6 +97,44 @@ class Rows(Feed):
         if isinstance(names, str):
             return names
         return " ".join("zeros" if x == str(ZEROS) else x for x in names) or "no token"
+
+
+def first_difference(steps: Callable[..., Iterator], answer: Callable, seed: int) -> bool | str:
+    """True where nothing changes when each tensor is overwritten after it was appended."""
+    both = zip(steps(answer, seed, spoil=True), steps(answer, seed), strict=False)
+    told = (f"{what}: {seen}" for (what, seen), (_, own) in both if seen not in (own, True))
+    other = next(told, "")
+    return not other or f"no; with tensors that are overwritten after their call, {other}"
+
+
+def compared(seen: Any, right: Any, words: str = "") -> bool | str | Raised:
+    """True where this was to be seen; else what is, and what should be."""
+    marks = ", ? is none of the tokens" * ("?" in str(seen)) + ", ~ is rounded" * ("~" in str(seen))
+    if seen == right or isinstance(seen, Raised) or right is True:
+        return True if seen == right else seen
+    return f"{seen}; it should be {right} ({words}{marks})".replace(" ()", "").replace("(, ", "(")
+
+
+class WritesTwice(TorchDispatchMode):
+    """Does an index name a place twice where it is written? Which number stays is then open."""
+
+    found = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # to skip this mode, torch would first import its compiler for seconds
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.__name__.partition(".")[0].strip("_")
+        if name in ("scatter", "index_copy"):
+            order = args[2].sort(args[1] if name == "scatter" else 0).values
+            self.found |= bool((order.diff(dim=args[1] if name == "scatter" else 0) == 0).any())
+        elif name in ("index_put", "index_put_impl"):
+            index = torch.broadcast_tensors(*(x for x in args[1] if x is not None))
+            if index[0].dtype != torch.bool:
+                rows = torch.stack(index, -1).flatten(0, -2)
+                self.found |= len(rows.unique(dim=0)) < len(rows)
+        return func(*args, **(kwargs or {}))
 
 
 def other_tokens(what: str, right: str, seen: Any) -> str:
@@ -93,8 +153,11 @@ def other_tokens(what: str, right: str, seen: Any) -> str:
     tokens = {t for _, t in found}
     says = [f"{len(found)} tokens come back instead of {len(after)}"] * (len(found) != len(after))
     says += [
-        f"token {t} is returned as position {p}" for p, t in found if t not in (p, "?", str(ZEROS))
+        f"token {t} is returned as position {p}"
+        for p, t in found
+        if t not in (p, "?", str(ZEROS)) and t[0] != "~"
     ]
+    says += [f"position {p} has its token rounded" for p, t in found if t == f"~{p}"]
     says += [f"position {p} has a token that was never given" for p, t in found if t == "?"]
     says += [f"token {t} is missing" for _, t in after if t not in tokens]
     says += [f"token {t} is still there" for p, t in found if p == t and [p, t] not in after]

@@ -5,7 +5,7 @@ from operator import index
 import torch
 
 from attncourse.grading.exercise import Exercise, Facts, Raised
-from attncourse.grading.feed import Feed, other_tokens
+from attncourse.grading.feed import Feed, WritesTwice, compared, first_difference, other_tokens
 
 
 class Right:
@@ -21,6 +21,8 @@ class Right:
         return self.memory[:, :, : len(slots)], last - (last - slots) % window
 
 
+SPOILT = "a tensor that changes after it was appended changes nothing"
+TWICE = "no; torch leaves open which of two tokens stays there, so cut a longer chunk before it"
 VIEW = "the tokens returned are a view of the memory, in every call"
 COPIED = (
     "Tokens are copied, as by clone, cat, roll, an index or a sort. Write new tokens into one "
@@ -28,9 +30,9 @@ COPIED = (
 )
 
 
-def steps(answer, seed: int):
+def steps(answer, seed: int, spoil: bool = False):
     """Facts, and what is seen of them."""
-    feed = Feed(answer, 4 + seed % 4, seed)
+    feed = Feed(answer, 4 + seed % 4, seed, spoil)
     w, one, two, long, narrow = feed.window, feed.new(), feed.new(), feed.new(), feed.new(1)
     for what, cache, appended in (
         ("while there is room, every token is kept at its position", one, [(0, 1), (1, 2)]),
@@ -43,32 +45,34 @@ def steps(answer, seed: int):
         ("behind a longer chunk, a token replaces the oldest one, too", two, [(3 * w + 5, 1)]),
         ("a first chunk may be longer, too", long, [(0, 2 * w + 1)]),
         ("a window of 1 keeps the last token", narrow, [(0, 1), (1, 1), (2, 1)]),
+        ("a first chunk may be as long as the window", feed.new(), [(2, w), (w + 2, 1)]),
     ):  # fmt: skip
         told = [feed.append(cache, *tokens) for tokens in appended]
         yield what, next((x for x in told if isinstance(x, Raised)), "; ".join(map(str, told)))
     yield "length is the number of tokens seen so far", f"{index(one.length)}, {index(two.length)}"
     again = []
     for cache, at in (one, 2 * w + 2), (feed.new(), 0):
-        held = cache.append(feed.tokens(at))[0]
+        held = feed.give(cache, at)[0]
         held[:, :, :1] = feed.tokens(5)
-        cache.append(feed.tokens(at + 1))
-        tokens, positions = cache.append(feed.tokens(at + 2))
+        feed.give(cache, at + 1)
+        tokens, positions = feed.give(cache, at + 2)
         again += [feed.told((x, positions[: x.size(2)])) for x in (tokens, held)]
     yield VIEW, "; ".join(again)
-    memory = feed.new().append(feed.tokens(0))[0]
+    memory = feed.give(feed.new(), 0)[0]
     room = memory.untyped_storage().nbytes() // memory.element_size() // feed.tokens(0).numel()
     what = "the memory has as many slots as the window, and no more"
-    yield what, "so many" if room <= w else f"{room} slots for a window of {w}"
-    given, last = feed.tokens(3), feed.new()
-    last.append(given)
-    given.fill_(-1.0)
-    yield "a tensor that changes after it was appended changes nothing", feed.append(last, 4, 1)
+    yield what, room <= w or f"{room} slots for a window of {w}"
+    yield "what is appended stays as it was", feed.kept()
+    with WritesTwice() as written:
+        feed.append(feed.new(), 0, 2 * w + 1)
+    yield "no index names a slot twice", not written.found or TWICE
 
 
 def facts(answer, seed: int):
     """What is seen where it is not what the repaired cache shows."""
     for (what, seen), (_, right) in zip(steps(answer, seed), steps(Right, seed), strict=True):
-        yield what, bool(seen == right) or seen
+        yield what, compared(seen, right, "position:token" if ":" in str(right) else "")
+    yield SPOILT, first_difference(steps, answer, seed)
 
 
 def first_wrong(asked) -> str:
@@ -76,15 +80,17 @@ def first_wrong(asked) -> str:
     for what, right in steps(Right, asked.seed):
         seen = asked.seen.get(what)
         if seen is not True:
-            copied = what == VIEW and isinstance(seen, str)
-            return COPIED if copied else other_tokens(what, right, seen)
+            if what == VIEW and isinstance(seen, str):
+                return COPIED
+            told = seen.partition("; it should")[0] if isinstance(seen, str) else seen
+            return other_tokens(what, right, told)
     return ""
 
 
 EXERCISE = Exercise(
     name="rolling_cache",
     answer="RepairedRolling",
-    judge=Facts(facts, tuple(dict(steps(Right, 0)))),
+    judge=Facts(facts, (*dict(steps(Right, 0)), SPOILT)),
     right=Right,
     explain=(first_wrong,),
     asks_for="class",
