@@ -42,6 +42,14 @@ LOOKS = (  # of the first three gradients: what they are, and the numbers
     ("are w (1 - w) v; the weights of the other keys shrink, too", W * (1 - W) * V),
     ("are the weights; by these the output moves when a value moves, not a score", W),
     ("are 0; a score does move the output", 0 * V),
+    (
+        "are right, but in the opposite order: the first key has the weight 0.2 and the value 1",
+        FIRST.flip(0),
+    ),
+    (
+        "are w times v less the mean of 1, 2 and 4; the output is their mean with the weights, 2.8",
+        W * (V - V.mean()),
+    ),
     ("have the opposite signs: more of the score of the largest value raises the output", -FIRST),
 )
 
@@ -76,7 +84,10 @@ def of_slopes(first: torch.Tensor) -> str:
         return f"The gradients of the scores {looks[0]}."
     if (first - FIRST).abs().max() < 0.051:
         return "The gradients are nearly right: give two decimals."
-    return "A score moves its own weight, and the others the other way: count all three."
+    return (
+        "One score moves all three weights, its own by w (1 - w) and another one, u, by -w u; each "
+        "counts with its value."
+    )
 
 
 def told(asked: Asked) -> str:

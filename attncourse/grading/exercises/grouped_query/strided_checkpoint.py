@@ -5,9 +5,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from attncourse.grading.callable import no_function
-from attncourse.grading.compare import difference
+from attncourse.grading.compare import difference, plain
 from attncourse.grading.exercise import Case, Exercise, Facts, sized_cases
 from attncourse.grading.heads import merge, split
 
@@ -29,19 +30,35 @@ def layer(x, w_q, w_k, w_v, w_o, num_heads, num_kv_heads, strided):
     return merge(F.scaled_dot_product_attention(q, k, v, enable_gqa=True)) @ w_o.T
 
 
+def matched(x: Tensor, y: Tensor, parts: int) -> list[int | None]:
+    """For each part of y the number of the part of x that is the same; None where none is."""
+    old, new = (z.double().reshape(parts, -1) for z in (x, y))
+    apart = torch.cdist(new, old, compute_mode="donot_use_mm_for_euclid_dist")
+    return [
+        int(row.argmin()) if row.min() < 0.01 * old.norm(dim=1).mean() else None for row in apart
+    ]
+
+
 def heads_of(old: tuple, new: tuple, num_heads: int, num_kv_heads: int) -> str:
-    """Which old heads stand where in the new matrices, and which belong there."""
-
-    def places(x, y):
-        apart = torch.cdist(*(z.double().reshape(num_heads, -1) for z in (y, x)))
-        found = (str(int(row.argmin())) if row.min() < 1e-3 else "(changed)" for row in apart)
-        return ", ".join(found)
-
+    """Which old heads stand where in the new matrices, or what stands there; and which belong."""
+    both = ("w_q", "rows", old[0], new[0]), ("w_o", "columns", old[1].mT, new[1].mT)
+    found = []
+    for name, what, x, y in both:
+        heads, d = matched(x, y, num_heads), len(x) // num_heads
+        if None in heads:
+            h = heads.index(None)
+            rows = matched(x, y, len(x))[h * d : h * d + d]
+            where = f"{name}: in the place of head {h}"
+            if None in rows:
+                return f"{where} are {what} with other numbers; only their order may change"
+            listed = ", ".join(map(str, rows))
+            return f"{where} stand the old {what} {listed}; the {d} of a head stay together, in order"
+        found.append(", ".join(map(str, heads)))
     first = ", ".join(map(str, range(0, num_heads, num_kv_heads)))
     return (
-        f"w_q has the rows of the old heads {places(old[0], new[0])}, and w_o the columns of "
-        f"{places(old[1].mT, new[1].mT)}. The first {num_heads // num_kv_heads} read KV head 0: "
-        f"the old heads {first} belong there, in both in the same order"
+        f"w_q has the rows of the old heads {found[0]}, and w_o the columns of {found[1]}. The "
+        f"first {num_heads // num_kv_heads} read KV head 0: the old heads {first} belong there, in "
+        "both in the same order"
     )
 
 
@@ -52,8 +69,11 @@ def problem(answer, x, w_q, w_k, w_v, w_o, *heads) -> str:
     if new is None:
         return "nothing is returned; is `return` missing?"
     shapes = [getattr(y, "shape", None) for y in (new if isinstance(new, tuple | list) else [new])]
-    if shapes != [w_q.shape, w_o.shape]:
-        return "return (w_q, w_o), two tensors in the shapes in which they came"
+    if shapes != [w_q.shape, w_o.shape] or not all(map(plain, new)):
+        came = " and ".join(str(tuple(x.shape)) for x in (w_q, w_o))
+        return f"return (w_q, w_o), two tensors in the shapes in which they came: {came}"
+    if any(y.dtype in (torch.float16, torch.bfloat16) for y in new):
+        return f"they are {new[0].dtype} and {new[1].dtype}; keep the precision of float32"
     new_q, new_o = (y.detach().double() for y in new)
     before = layer(x, w_q, w_k, w_v, w_o, *heads, strided=True)
     if difference(before, layer(x, new_q, w_k, w_v, new_o, *heads, strided=False)):

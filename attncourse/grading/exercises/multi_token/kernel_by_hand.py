@@ -40,8 +40,9 @@ def as_kernels(found, c_q: int, c_k: int):
     right = torch.zeros(len(HEADS), c_q, c_k)
     if not plain(found) or found.dtype == torch.bool or found.shape != right.shape:
         return difference(right, found)
-    finite = bool(found.isfinite().all())
-    return found.double() if finite else "some numbers are not finite, and 0 times infinity is NaN"
+    if odd := (~found.isfinite()).flatten(1).any(1).nonzero().flatten().tolist():
+        return f"numbers of head {odd[0]} are not finite, and 0 times infinity is NaN"
+    return found.double()
 
 
 @cache
@@ -67,14 +68,16 @@ def reads(kernel, head: int) -> bool | Described:
         return True
     text = "".join(LETTERS[x] for x in letters[wrong[0]])
     also = large[wrong[0]].nonzero().flatten().tolist()
-    should = f"in '{text}' key {keys[wrong[0]]} alone should have more than a tenth of the largest"
-    return Described(f"{should} weight, and keys {also} have; the kernel asks for {said(kernel)}")
+    found = ", ".join(f"{k} with score {line[wrong[0], k]:.3g}" for k in also)
+    should = f"in '{text}' only key {keys[wrong[0]]} should have more than a tenth of the largest"
+    told = f"weight; those that have it: {found}; the kernel asks for {said(kernel)}"
+    return Described(f"{should} {told}")
 
 
 def said(kernel) -> str:
     """What the numbers of a kernel that matter ask for."""
     (c_q, c_k), parts = kernel.shape, []
-    for a, b in (kernel.abs() > 0.1 * kernel.abs().max()).nonzero().tolist():
+    for a, b in (kernel.abs() > 0.01 * kernel.abs().max()).nonzero().tolist():
         letter, apart = "another letter" if a < c_q - 2 else "AB"[a - c_q], b - c_k // 2
         where = f"{abs(apart)} {'before' if apart < 0 else 'behind'} it" if apart else "at the key"
         parts.append(f"{letter} {where} ({kernel[a, b]:+.3g})")
