@@ -1,6 +1,5 @@
 """Models that say what stood some places back in a sequence: what does one say or read instead?"""
 
-import math
 from collections.abc import Iterator
 
 import torch
@@ -14,6 +13,7 @@ from attncourse.grading.trained import (
     near,
     share,
     skill,
+    sure,
     with_parameters,
 )
 
@@ -58,10 +58,7 @@ def _said_instead(model: nn.Module, tokens: Tensor, logits: Tensor, back: int) -
     if 0 < len(wrong) <= n // 2 and all(x > 0.9 for k, x in enumerate(right) if k not in wrong):
         return f"some places are never right: {[k + back for k in wrong[:8]]}"
     if right.mean() < 0.15:
-        flat = logits[:, back:].flatten(0, 1), tokens[:, :-back].flatten()
-        loss, guess = nn.functional.cross_entropy(*flat).item(), math.log(logits.size(-1))
-        what = "is sure of other tokens" if loss > guess + 0.7 else "does little more than guess"
-        return f"it {what}, its loss is {loss:.2f} and that of a guess {guess:.2f}"
+        return sure(logits[:, back:], tokens[:, :-back])
     often = "but right more often than not" if right.mean() > 0.5 else "and mostly wrong"
     return f"it is not there yet, {often}"
 

@@ -1,5 +1,6 @@
 """Looking at a trained model: on new inputs, with its own parameters and with others."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
@@ -51,25 +52,14 @@ def looked(look: Callable, *args: Any) -> Any:
     return run(look_or_words)
 
 
-def by_name(names: Sequence[str]) -> Callable:
-    """A decorator of ``facts``, which yields pairs of these names and what was seen of each.
-
-    Where a look fails, what `looked` says stands in the place of the fact, and ends them.
-    """
-
-    def decorator(facts: Callable[..., Iterable]) -> Callable[..., Iterator]:
-        @wraps(facts)
-        def told(*args: Any, **named: Any) -> Iterator:
-            left, pairs = list(names), iter(facts(*args, **named))
-            while isinstance(pair := looked(next, pairs, None), tuple):
-                left.remove(pair[0])
-                yield pair
-            if pair is not None:
-                yield left[0], pair
-
-        return told
-
-    return decorator
+def by_name(names: Sequence[str], pairs: Iterable) -> Iterator[tuple[str, Any]]:
+    """Pairs of these names and what was seen of each; a look that fails is told, and ends them."""
+    left, pairs = list(names), iter(pairs)
+    while isinstance(pair := looked(next, pairs, None), tuple):
+        left.remove(pair[0])
+        yield pair
+    if pair is not None:
+        yield left[0], pair
 
 
 def kind_of(x: Any) -> str:
@@ -117,9 +107,8 @@ def facts_of(
     count = sum(p.numel() for p, _ in own)
     small = count <= most or Described(f"too many: it learns {count:,}")
     seen, between = {names[0]: True, names[1]: small}, names[2:-1]
-    pairs = by_name(between)(lambda: zip(between, judge(model.eval(), given), strict=False))
     try:
-        seen |= pairs()
+        seen |= by_name(between, zip(between, judge(model.eval(), given), strict=False))
     finally:
         for module, mode in modes:
             module.training = mode
@@ -155,6 +144,14 @@ def cannot(model: nn.Module, look: Callable[[], str]) -> str:
 def share(a: Tensor, b: Tensor) -> float:
     """Share of the places in which two tensors agree."""
     return (a == b).double().mean().item()
+
+
+def sure(logits: Tensor, targets: Tensor) -> str:
+    """Whether a model that is hardly ever right guesses, or is sure of something else."""
+    loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()).item()
+    guess = math.log(logits.size(-1))
+    what = "is sure of other tokens" if loss > guess + 0.7 else "does little more than guess"
+    return f"it {what}; its loss is {loss:.2f}, that of a guess {guess:.2f}"
 
 
 def near(a: Tensor, b: Tensor) -> bool:
