@@ -146,6 +146,16 @@ def share(a: Tensor, b: Tensor) -> float:
     return (a == b).double().mean().item()
 
 
+def moved_by(model: nn.Module, inputs: Tensor, others: Tensor) -> Tensor:
+    """How far a number in another's place moves what is said, (place, place of the answer, ...)."""
+    said, found = model(inputs.clone()), []
+    for place in range(inputs.size(1)):
+        changed = inputs.clone()
+        changed[:, place] = others[:, place]
+        found.append((model(changed) - said).abs().amax(0) / said.std())
+    return torch.stack(found)
+
+
 def sure(logits: Tensor, targets: Tensor) -> str:
     """Whether a model that is hardly ever right guesses, or is sure of something else."""
     loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()).item()

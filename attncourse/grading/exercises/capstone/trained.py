@@ -85,12 +85,12 @@ def described(logits: Tensor, tokens: Tensor, targets: Tensor, moves: Tensor) ->
          "would have a loss below that of the table"),
         (strange > 0.4, f"it gives {strange:.0%} of its probability to codes that never occur in "
          "the text"),
-        (unread, "what it says at a place does not depend on the character "
-         + " or ".join(unread)),
         (found > GUESS + 0.4, "it is sure of other characters"),
         (found > GUESS - 0.4, "it does little more than guess"),
         (abs(like - own) < 0.1 and found > best - 0.05,
          "it knows no more than which character follows which; does attention read the past?"),
+        (unread, "what it says at a place does not depend on the character "
+         + " or ".join(unread)),
         (True, "it is not there yet"),
     )  # fmt: skip
     numbers = f"{found:.2f} nats a character, the table has {best:.2f} on these passages"

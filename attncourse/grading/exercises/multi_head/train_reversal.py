@@ -1,26 +1,13 @@
 """Exercise train_reversal: a trained model that says sequences backwards, judged on new ones."""
 
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
 
+from attncourse.grading import trained
 from attncourse.grading.exercise import Exercise, Facts, seeded
 from attncourse.grading.explain.trainings import in_place, meaning_of_facts, said_instead
-from attncourse.grading.trained import (
-    answered,
-    cannot,
-    facts_of,
-    independent,
-    looked,
-    mixes,
-    near,
-    share,
-    skill,
-    sure,
-)
 
 VOCAB, LENGTH, MAX_PARAMETERS, THRESHOLD = 20, 12, 20_000, 0.99
 NAMES = (
@@ -51,28 +38,31 @@ def facts(model, seed: int) -> dict:
     """What the model does on sequences that it has not seen."""
     tokens = torch.randint(VOCAB, (83, LENGTH), generator=seeded(seed))
     rest = partial(judge, generator=seeded(seed, "parameters"))
-    return facts_of(model, NAMES, MAX_PARAMETERS, tokens, rest)
+    return trained.facts_of(model, NAMES, MAX_PARAMETERS, tokens, rest)
 
 
-def judge(model, tokens, generator) -> Iterator[Any]:
+def judge(model, tokens, generator):
     """Shape, accuracy, independence of the batch, and whether other parameters know nothing."""
     given, tokens = tokens, tokens.clone()
     logits = model(tokens.clone())
-    yield (shape := answered(logits, (*tokens.shape, VOCAB), model))
+    yield (shape := trained.answered(logits, (*tokens.shape, VOCAB), model))
     if shape is not True:
         return
     said, backwards = logits.argmax(-1), tokens.flip(1)
-    known = share(said, backwards) > THRESHOLD
-    alone = looked(independent, model, given, logits,
-                lambda x, y: share(x.argmax(-1), y.argmax(-1)) > THRESHOLD)  # fmt: skip
+    known = trained.share(said, backwards) > THRESHOLD
+    same = lambda x, y: trained.share(x.argmax(-1), y.argmax(-1)) > THRESHOLD  # noqa: E731
+    alone = trained.looked(trained.independent, model, given, logits, same)
     unsteady = OTHERS if alone == "no" else alone if "twice" in str(alone) else ""
     yield known or unsteady or described(model, tokens, logits)
     yield alone
-    skilled = skill(model, tokens, generator,
-                    knows=lambda x: share(x.argmax(-1), backwards) > 0.5,
-                    moved=lambda x: share(x.argmax(-1), said) < 0.9, by=1e-3)  # fmt: skip
+    skilled = trained.skill(
+        model, tokens, generator,
+        knows=lambda x: trained.share(x.argmax(-1), backwards) > 0.5,
+        moved=lambda x: trained.share(x.argmax(-1), said) < 0.9, by=1e-3,
+    )  # fmt: skip
     if skilled is True:
-        skilled = mixes(model, tokens, (tokens + 7) % VOCAB, lambda k: LENGTH - 1 - k, generator)
+        others, to = (tokens + 7) % VOCAB, lambda k: LENGTH - 1 - k
+        skilled = trained.mixes(model, tokens, others, to, generator)
     yield skilled
 
 
@@ -84,41 +74,31 @@ def described(model, tokens, logits) -> str:
         "it reverses the alphabet (19 - token), not the order": VOCAB - 1 - tokens,
         "it sorts the tokens; the target is tokens.flip(1)": tokens.sort(dim=1).values,
     }
-    if words := said_instead(said, backwards, looks, lambda x, y: share(x, y) > 0.9):
+    if words := said_instead(said, backwards, looks, lambda x, y: trained.share(x, y) > 0.9):
         return words
     of = (said[:, :, None] == tokens[:, None]).double().mean(0)  # which place is said at each?
     if of.amax(1).min() > 0.9 and of.argmax(1).tolist() != list(range(LENGTH))[::-1]:
         return f"it says the tokens in another order, from the places {of.argmax(1).tolist()}"
-    right = (said == backwards).double()
-    return f"{_looks(model, tokens, logits, right)}: {right.mean():.2f}"
-
-
-def _looks(model, tokens, logits, right) -> str:
-    """What the model cannot read, which answers are never right, or how sure it is of others."""
-    if blind := cannot(model, lambda: _unread(model, tokens[:16])):
-        return blind
-    places = torch.arange(LENGTH).expand_as(tokens)
-    for what, number in ("tokens", tokens.flip(1)), ("positions", places):
+    right, places = (said == backwards).double(), torch.arange(LENGTH).expand_as(tokens)
+    told = trained.cannot(model, lambda: _unread(model, tokens[:16]))
+    for what, number in ("tokens", backwards), ("positions", places):
         shares = torch.stack([right[number == k].mean() for k in number.unique()])
         if 0 < (shares < 0.2).sum() < len(shares) and shares[shares >= 0.2].min() > 0.9:
-            return f"some {what} are never right: {(shares < 0.2).nonzero().flatten().tolist()}"
-    return "not there yet" if right.mean() > 0.2 else sure(logits, tokens.flip(1))
+            never = (shares < 0.2).nonzero().flatten().tolist()
+            told = told or f"some {what} are never right: {never}"
+    reached = "not there yet" if right.mean() > 0.2 else trained.sure(logits, backwards)
+    return f"{told or reached}: {right.mean():.2f}"
 
 
 def _unread(model, tokens) -> str:
     """Which tokens, or what of their order, make no difference where they should; '' if none."""
-    logits, hidden = model(tokens.clone()), []
-    for k in range(LENGTH):
-        other = tokens.clone()
-        other[:, LENGTH - 1 - k] = (other[:, LENGTH - 1 - k] + 7) % VOCAB
-        moved = (model(other) - logits)[:, k].abs().max()
-        hidden += [k] * bool(moved < 1e-6 * logits.std())
-    if hidden:
+    moved = trained.moved_by(model, tokens, (tokens + 7) % VOCAB).amax(-1).flip(0).diagonal()
+    if hidden := (moved < 1e-6).nonzero().flatten().tolist():
         where = f"at the places {hidden}" if len(hidden) < LENGTH else "at every place"
         return f"the answer {where} does not depend on the token that belongs there"
     others = [0, *range(LENGTH - 1, 0, -1)]  # place 0 keeps its token
-    same = near(model(tokens[:, others])[:, 0], logits[:, 0])
-    return "the answer at place 0 is the same when the other tokens change places" if same else ""
+    same = trained.near(model(tokens[:, others])[:, 0], model(tokens.clone())[:, 0])
+    return "the answer at place 0 is the same when the other tokens change places" * same
 
 
 class OwnAttention(nn.Module):

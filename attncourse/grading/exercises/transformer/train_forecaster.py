@@ -1,22 +1,13 @@
 """Exercise train_forecaster: a trained model that goes on with a noisy wave, judged on new ones."""
 
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
 
 from attncourse.grading.exercise import Described, Exercise, Facts, seeded
 from attncourse.grading.explain.trainings import meaning_of_facts, said_instead
-from attncourse.grading.trained import (
-    answered,
-    cannot,
-    facts_of,
-    independent,
-    near,
-    skill,
-)
+from attncourse.grading.trained import answered, cannot, facts_of, independent, moved_by, skill
 
 LENGTH, HORIZON, NOISE, MAX_PARAMETERS, THRESHOLD = 24, 8, 0.2, 50_000, 0.2
 NAMES = (
@@ -55,7 +46,7 @@ def facts(model, seed: int) -> dict:
     """What the model does on signals that it has not seen."""
     past, future = signals(seeded(seed), 600)
 
-    def judge(model, given) -> Iterator[Any]:
+    def judge(model, given):
         said = model(given.clone())
         yield (shape := answered(said, tuple(future.shape), model))
         if shape is not True:
@@ -104,11 +95,11 @@ def multiplied(said, future) -> str:
 
 def unread(model, past) -> str:
     """Which values, or what of their order, make no difference; '' if none."""
-    order, said = torch.arange(LENGTH), model(past.clone())
-    moved = [(model(past + (order == k)) - said).abs().max() for k in range(LENGTH)]
-    if never := [k for k, x in enumerate(moved) if x < 1e-6 * said.std()]:
+    moved = moved_by(model, past, past + 1).flatten(1).amax(1)
+    if never := (moved < 1e-6).nonzero().flatten().tolist():
         return f"it does not read the values at {never}"
-    return "the order of the values makes no difference" * near(model(past.flip(1)), said)
+    same = error(model(past.flip(1)), model(past.clone())) < 1e-6
+    return "the order of the values makes no difference" * same
 
 
 class Bank(nn.Module):
