@@ -7,14 +7,13 @@ that return whole numbers, `Number` is a prediction, and `Facts` are properties 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from operator import index
 from typing import Any, Protocol
 
 from attncourse.grading.callable import no_function, signature
 from attncourse.grading.companions import with_companions
 from attncourse.grading.compare import Close, Described, Raised, difference, plain
 from attncourse.grading.isolation import torch_defaults
-from attncourse.grading.numerals import observe_number, opened
+from attncourse.grading.numerals import observe_number, opened, whole
 from attncourse.grading.observe import (
     FINITE,
     Case,
@@ -156,12 +155,10 @@ def cases_of(judge: Calls, seed: int) -> list[Case]:
 class Counts(Calls):
     """`Calls` whose results are whole numbers, or several of them, as `numerals.opened` reads them.
 
-    Args:
-        floats: also a float, or any other number, that is whole but for rounding.
+    A float, or any other number, is one where it is whole but for rounding.
     """
 
     gradients: bool = False
-    floats: bool = False
 
     def told(self, output: Any) -> Any:
         return output if isinstance(output, Raised) else self._count(output)
@@ -172,10 +169,8 @@ class Counts(Calls):
             return None
         if isinstance(found, tuple):
             return tuple(map(self._count, found))
-        if self.floats:
-            return run(observe_number, found, 1e-9)
-        count = run(index, found)
-        return found if isinstance(found, bool) or isinstance(count, Raised) else count
+        count = run(whole, found)
+        return found if isinstance(count, Raised) else count
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from support.tiny import attention_cases, tiny
 
 from attncourse.grading import load
 from attncourse.grading.dataflow import Dataflow
-from attncourse.grading.exercise import Calls, Counts, Number
+from attncourse.grading.exercise import Calls
 from attncourse.grading.observe import Case
 
 pytestmark = pytest.mark.quick
@@ -172,14 +172,6 @@ def test_a_map_is_looked_at_where_only_outputs_are_asked():
         (lambda s: (s.relu() + 0.1).softmax(-1) / 1.25 + 0.01, "sum to 0.84; they should sum to 1"),
     ):
         assert says in exercise.grade(of(change)).findings[0], says
-
-
-def test_numbers_hear_their_factor_or_term():
-    assert "only 1/4 as large as it should be" in tiny(Number(lambda: 8192)).grade(2048).findings[0]
-    assert "is right but for the sign" in tiny(Number(lambda: 3.0)).grade(-3).findings[0]
-    counts = Counts(lambda n: n * n, lambda seed: [Case(f"{n} tokens", (n,)) for n in (3, 5, 9)])
-    assert "1 too large" in tiny(counts).grade(lambda n: n * n + 1).findings[0]
-    assert "2 times what they should be" in tiny(counts).grade(lambda n: 2 * n * n).findings[0]
 
 
 def test_pairs_of_a_mask_are_named():

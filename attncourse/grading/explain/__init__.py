@@ -17,7 +17,7 @@ of every answer that hears it, so that one explainer helps every exercise:
     layers      with which parameters is a layer wrong, and with which right?
     widths      do the weights depend on the width of the values?
     maps        with the identity as values attention returns its own map: what is wrong with it?
-    counts      by which factor or term is a number off?
+    counts      how does one get a wrong number: by which factor, term or rounding?
     which       which property have the wrong calls, and the right ones not?
     steps       which step of the right answer is the first whose numbers are never computed?
     places      which calls, results and places are wrong, and which are right?
@@ -67,10 +67,10 @@ Explainer = Callable[[Asked], str]
 LOG = logging.getLogger(__name__)
 
 OF_ERRORS: tuple[Explainer, ...] = (stored.stored, errors.meaning_of_errors)
-BEFORE: tuple[Explainer, ...] = (kept.kept_between, masks.inverted)
+BEFORE: tuple[Explainer, ...] = (kept.kept_between, masks.inverted, shapes.reordered)
 ORDER: tuple[Explainer, ...] = (
     *OF_ERRORS,
-    shapes.uncalled, shapes.one_of_several, shapes.packed, shapes.reordered, shapes.reshaped,
+    shapes.uncalled, shapes.one_of_several, shapes.packed, shapes.reshaped,
     decoders.cached,
     shapes.of_another_type,
     beside.changed_input, beside.lost_gradient, beside.cut_gradient, beside.too_large,

@@ -62,8 +62,6 @@ def off_by(terms: Callable[..., dict[str, float]], where: str) -> Callable[[Aske
         right, seen = (list(map(float, side)) for side in zip(*calls, strict=True))
         if given := formula(seen, table):
             return f"In every call the answer is {given} ({where})."
-        if right == seen:
-            return "The numbers are right; whole numbers of Python, int, are asked."
         if right[0] and not seen[0] % right[0] and [x * seen[0] / right[0] for x in right] == seen:
             return f"In every call the answer is {seen[0] / right[0]:g} times the right number."
         errors = [b - a for a, b in zip(right, seen, strict=True)]

@@ -1,6 +1,6 @@
 """Which calls, which results and which places are wrong, and which are right?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -62,6 +62,32 @@ def only_call(asked: Asked) -> str:
         which = "this one does" if len(wrong) == 1 else f"these {len(wrong)} do"
         return f"All other calls give what they should; only {which} not: {labels(wrong)}."
     return ""
+
+
+def calls_by(
+    *kinds: tuple[str, Callable[[int, int], bool]], order: Sequence[str] = ()
+) -> Callable[[Asked], str]:
+    """An explainer that sorts the wrong calls of a function that returns whole numbers.
+
+    Args:
+        kinds: sentences that end before the calls, and ``of(expected, seen)``.
+        order: the labels of all calls; the last ones tell most.
+    """
+
+    def explainer(asked: Asked) -> str:
+        wrong = sorted(asked.wrong, key=lambda x: order.index(x.label) if order else 0)
+        if any(type(x.seen) is not int for x in wrong):
+            return ""
+        if len(wrong) > 6 and len({x.seen - x.expected for x in wrong}) == 1:
+            return ""  # that is one term too many, everywhere
+        says = []
+        for how, of in kinds:
+            *others, last = [x.label for x in wrong if of(x.expected, x.seen)] or [""]
+            more = f"; and {len(others) - 2} more" * (len(others) > 2)
+            says += [f"{how}: {'; '.join([*others[-2:], last])}{more}."] * bool(last)
+        return " ".join(says)
+
+    return explainer
 
 
 def wrong_places(asked: Asked) -> str:

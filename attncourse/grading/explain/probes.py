@@ -7,6 +7,7 @@ from torch import Tensor
 
 from attncourse.grading.compare import Raised, difference, plain
 from attncourse.grading.explain.asked import Asked
+from attncourse.grading.explain.counts import Made, in_words
 from attncourse.grading.numerals import opened
 from attncourse.grading.observe import Case
 
@@ -73,12 +74,13 @@ def _written(found: Any) -> str:
     return str(found)[:60]
 
 
-def doubled(*arguments: float, result: int = 0) -> Callable[[Asked], str]:
+def doubled(*arguments: float, result: int = 0, made: Made | None = None) -> Callable[[Asked], str]:
     """An explainer of a formula: how does the answer grow where one argument doubles?
 
     Args:
         arguments: all numbers, such that rounding makes no difference to the right one.
         result: which of several results is looked at.
+        made: what makes it other times as large; its other ways are given for 1.
     """
     places = range(len(arguments))
     twice = [[x * 2 if k == at else x for k, x in enumerate(arguments)] for at in places]
@@ -94,20 +96,22 @@ def doubled(*arguments: float, result: int = 0) -> Callable[[Asked], str]:
         cases = [Case("", tuple(x), gradients=False) for x in (arguments, *twice)]
         found = [tuple(map(number, both)) for _, *both in asked.again(cases)]
         (right, seen), *others = found
+        if len({seen, *(other for _, other in others)}) == 1:
+            return f"{it[:1].upper()}{it[1:]} is {seen:g} whatever is doubled."
         wrong = [
             f"where {name} doubles, by {other / seen:.3g} instead of {one / right:.3g}"
             for name, (one, other) in zip(names, others, strict=True)
             if abs(other / seen - one / right) > NEAR
         ]
-        if len({seen, *(other for _, other in others)}) == 1:
-            return f"{it[:1].upper()}{it[1:]} is {seen:g} whatever is doubled."
         if wrong:
             return f"{it[:1].upper()}{it[1:]} is multiplied by other numbers: {'; '.join(wrong)}."
         given = ", ".join(f"{name}={x:,}" for name, x in zip(names, arguments, strict=True))
         if abs(seen / right + 1) < NEAR:
             return f"With {given} {it} is right but for the sign."
         if abs(seen / right - 1) > NEAR:
-            return f"With {given} {it} is {seen / right:.4g} times the right number."
+            ways = made.ways(1.0, seen / right) if made else []
+            how = f" One gets that by {in_words(ways)}." if ways else ""
+            return f"With {given} {it} is {seen / right:.4g} times the right number.{how}"
         off = f"{it} is {seen:,.10g} instead of {right:,.10g}: look at the rounding"
         return f"With {given} {off}." if seen != right else ""
 

@@ -1,5 +1,6 @@
 """The right numbers in another form than was asked: packed, uncalled, reordered, another type."""
 
+from collections.abc import Callable, Sequence
 from itertools import permutations
 from typing import Any
 
@@ -72,18 +73,27 @@ def _is_array(x: Any) -> bool:
     return type(x).__name__ == "ndarray"
 
 
+def order(pairs: Sequence[tuple], alike: Callable[[Any, Any], bool]) -> tuple[int, ...]:
+    """Where each right result stands among those seen, the same in all pairs; () if nowhere."""
+    count = len(pairs[0][0]) if pairs else 0
+    if not 1 < count <= 6 or any(len(x) != count for both in pairs for x in both):
+        return ()
+    tables = [[[alike(e, s) for s in seen] for e in right] for right, seen in pairs]
+    return min(
+        (p for p in permutations(range(count)) if all(t[k][p[k]] for t in tables for k in p)),
+        key=lambda p: sum(k != at for k, at in enumerate(p)),
+        default=(),
+    )
+
+
 def reordered(asked: Asked) -> str:
-    """Several results that are all there, in another order."""
-
-    def order(e: Any, s: Any) -> tuple[int, ...] | None:
-        several = isinstance(e, tuple) and isinstance(s, tuple) and 1 < len(s) == len(e) <= 4
-        orders = permutations(range(len(s))) if several else ()
-        return next((p for p in orders if same(e, tuple(s[k] for k in p))), None)
-
-    orders = {order(x.expected, x.seen) for x in asked.far}
-    if not orders or None in orders:
-        return ""
-    return "The results are right, but stand in another order."
+    """Several results that are all there, in one other order in all calls."""
+    pairs = [(x.expected, x.seen) for x in asked.far]
+    several = all(isinstance(x, tuple) for both in pairs for x in both)
+    moved = [k for k, at in enumerate(order(pairs, same) if several else ()) if k != at]
+    names = [asked.exercise.results[k] for k in moved if asked.exercise.results]
+    which = f"{', '.join(names[:-1])} and {names[-1]} " if names else ""
+    return f"The results are right, but {which}stand in another order." if moved else ""
 
 
 def reshaped(asked: Asked) -> str:

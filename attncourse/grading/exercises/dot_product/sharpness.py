@@ -4,7 +4,7 @@ import math
 from itertools import count
 
 from attncourse.grading.exercise import Exercise, Mistake, Number
-from attncourse.grading.explain.counts import predicted
+from attncourse.grading.explain.counts import Made, predicted
 
 KEYS, WANTED = 8, 0.99
 
@@ -32,7 +32,7 @@ EXERCISE = Exercise(
     answer="smallest_scale",
     judge=Number(right),
     right=right(),
-    explain=(predicted(weight_there),),
+    explain=(predicted(weight_there, Made(exact=math.log(WANTED / (1 - WANTED) * (KEYS - 1)))),),
     asks_for="number",
     ideas=[
         Mistake("Here nothing divides by sqrt(8), as attention does.", 19),

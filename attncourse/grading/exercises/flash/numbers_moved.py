@@ -1,18 +1,18 @@
 """Exercise numbers_moved: what two shapes of a tile move between slow and fast memory."""
 
-from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Asked, Exercise, Number
+from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.explain.counts import Made, predicted
 
 N, M, KEY, VALUE = 2048, 6144, 192, 128  # queries, keys, and the widths of both
 
 
-def walked(rows: int, columns: int) -> int:
+def walked(rows: int, columns: int, key: int = KEY, value: int = VALUE) -> int:
     """Tile by tile, as the statement says it."""
     moved = 0
     for _ in range(0, N, rows):
-        moved += rows * KEY  # queries
-        moved += sum(columns * (KEY + VALUE) for _ in range(0, M, columns))
-        moved += rows * VALUE + rows  # output and lse
+        moved += rows * key  # queries
+        moved += sum(columns * (key + value) for _ in range(0, M, columns))
+        moved += rows * value + rows  # output and lse
     return moved
 
 
@@ -20,23 +20,36 @@ def both() -> tuple[int, int]:
     return walked(128, 64), walked(64, 256)
 
 
-def passes(asked: Asked) -> str:
+def passes(place: int, number: float) -> str:
     """How often keys and values would have passed."""
-    found = asked.seen["the number"]
-    if not isinstance(found, Close) or found.value.shape != (2,):
-        return "Two whole numbers are asked, as a tuple: with tiles of 128 x 64, and of 64 x 256."
-    once = N * (KEY + VALUE + 1)
-    one, other = (f"{(x - once) / (M * (KEY + VALUE)):.6g}" for x in found.value.tolist())
+    often = (number - N * (KEY + VALUE + 1)) / (M * (KEY + VALUE))
     return (
-        "If queries, outputs and lse are moved once, these numbers leave room to read all keys and "
-        f"values {one} times with tiles of 128 x 64 and {other} times with tiles of 64 x 256."
+        "If queries, outputs and lse are moved once, this leaves room to read all keys and values "
+        f"{often:.6g} times."
     )
+
+
+def made(rows: int, columns: int) -> Made:
+    """What moves with such tiles, part by part, and what people move instead."""
+    often, steps, right = N // rows, M // columns, walked(rows, columns)
+    terms = {
+        "the log-sum-exps": N, "the outputs": N * VALUE, "the queries": N * KEY,
+        "the keys": often * M * KEY, "the values": often * M * VALUE,
+    }  # fmt: skip
+    return Made(terms=terms, others={
+        "taking the values for 192 wide": walked(rows, columns, value=KEY),
+        "taking queries and keys for 128 wide": walked(rows, columns, key=VALUE),
+        "reading keys and values once": walked(N, columns),
+        "writing outputs and lse with each block of keys": right + (steps - 1) * N * (VALUE + 1),
+        "counting 2 bytes for a number": 2 * right, "counting 4 bytes for a number": 4 * right,
+    })  # fmt: skip
 
 
 EXERCISE = Exercise(
     name="numbers_moved",
     judge=Number(both, rtol=1e-9),
     right=both(),
+    results=("with tiles of 128 x 64", "with tiles of 64 x 256"),
     asks_for="number",
-    explain=(passes,),
+    explain=(predicted(passes, made(128, 64), made(64, 256)),),
 )

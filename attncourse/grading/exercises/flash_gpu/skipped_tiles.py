@@ -71,6 +71,8 @@ QUESTIONS = (  # a sentence; n, m, block_m, block_n, offset
     ("4 rows and 4 columns make one tile of 4 x 4, which nothing hides: whole", 4, 4, 4, 4, 9),
     ("With the offset 3 the first row of a tile of 4 x 4 misses no place: whole", 4, 4, 4, 4, 3),
     ("Tiles are block_m rows high and block_n columns wide: one of 2 x 6", 2, 6, 2, 6, 9),
+    ("With the offset 0 query 1 reads the keys 0 and 1, however many there are: whole, skipped",
+     2, 4, 1, 2, 0),
     ("9 columns make three tiles of 4 x 4: one is whole, one masked, one skipped", 4, 9, 4, 4, 3),
 )  # fmt: skip
 EXERCISE = Exercise(

@@ -3,6 +3,7 @@
 import torch
 
 from attncourse.grading.exercise import Case, Counts, Exercise, seeded
+from attncourse.grading.explain.counts import Made
 from attncourse.grading.explain.probes import doubled, simpler
 
 REGISTERS, RESERVED, KB = 65_536, 1024, 1024
@@ -33,6 +34,7 @@ CALLS = (  # block_m, block_n, head_dim, warps, registers, shared, bytes of the 
     (64, 16, 64, 4, 102, 8_192, 228 * KB),  # 104 once they are rounded
     (64, 16, 64, 4, 97, 8_192, 228 * KB),  # 104, too
     (64, 16, 64, 4, 103, 8_192, 228 * KB),
+    (16, 16, 32, 1, 24, 256, 100 * KB),  # 80 fit exactly; with 1,000 bytes for the card one more
 )
 
 
@@ -59,7 +61,10 @@ QUESTIONS = (  # a sentence, registers, shared, bytes of the card
      32, 9 * KB, 100 * KB),
     ("Of 20 KB of shared memory 10 programs take 2 KB each: their 1 and one more", 32, KB, 20 * KB),
     ("97 registers a thread are rounded up to 104", 97, KB, 200 * KB),
+    ("1,000 bytes of shared memory and 1,024 for each program: of 102,400 50 have room",
+     8, 1000, 100 * KB),
 )  # fmt: skip
+MADE = Made({"the 32 threads of a warp": 1 / 32}, others={"counting 4 bytes for a number": 4})
 EXERCISE = Exercise(
     name="tile_limits",
     answer="read_row",
@@ -67,8 +72,8 @@ EXERCISE = Exercise(
     right=right,
     results=("held", "programs"),
     explain=(
-        doubled(64, 64, 64, 4, 32, KB, 200 * KB),
-        doubled(64, 64, 64, 4, 32, KB, 200 * KB, result=1),
+        doubled(64, 64, 64, 4, 32, KB, 200 * KB, made=MADE),
+        doubled(64, 64, 64, 4, 32, KB, 200 * KB, result=1, made=MADE),
         simpler(*((says, (64, 16, 64, 4, *rest)) for says, *rest in QUESTIONS)),
     ),
 )

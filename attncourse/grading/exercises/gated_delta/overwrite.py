@@ -6,7 +6,7 @@ from itertools import product
 import torch
 
 from attncourse.grading.exercise import Exercise, Number
-from attncourse.grading.explain.counts import each_predicted
+from attncourse.grading.explain.counts import Made, predicted
 
 KEYS = dict(zip("abc", torch.tensor([[5, 0], [0, 5], [3, 4]]).double() / 5, strict=True))
 WRITTEN = (("a", 8.0), ("b", 6.0), ("a", 2.0), ("c", 11.0))
@@ -46,23 +46,27 @@ def right() -> tuple[float, ...]:
 RIGHT = right()  # 10, 2, 3, 11, 5, 21.8
 
 
-def told(place: int, number: float) -> str:
-    """Which other question a number answers, and what leads to the right one."""
-    if math.isclose(number * math.sqrt(2), RIGHT[place], rel_tol=1e-3):
-        return "this is 1 / sqrt(2) of what it should be; the memory is asked without a scale."
-    this = f"this is too {'small' if number < RIGHT[place] else 'large'}"
-    for tokens, key, rule in product((4, 3, 2, 1), KEYS, RULES):
-        if math.isclose(says(key, tokens, RULES[rule]), number, rel_tol=1e-6):
-            this = f"this is what {rule} says at {key} behind the first {tokens} tokens"
-            break
-    return f"{this}. {ASKED[place][2]}"
+def others(place: int) -> dict[str, float]:
+    """What the memories say to other questions, those first that differ in one thing."""
+    key, writes, beta = ASKED[place][1]
+    asked = [
+        (sum((k != key, n != writes, RULES[rule] != beta)), f"asking {rule} at {k} {when}", x)
+        for k, n, rule in product(KEYS, (4, 3, 2, 1), RULES)
+        for when, x in [(f"behind token {n - 1}", says(k, n, RULES[rule]))]
+    ]
+    return {how: x for _, how, x in sorted(asked) if x and not math.isclose(x, RIGHT[place])}
 
 
+ALONE = {"writing all of 11 at c, not the difference": 2 + 0.6 * 11}
+HEARD = {"what stands at a": 6.0, "what stands at b": 4.8, "the value of c": 11.0}  # at c
+MADE = [Made(others=others(k) | (ALONE if k == 4 else {}), terms=HEARD if k == 5 else {})
+        for k in range(6)]  # fmt: skip
 EXERCISE = Exercise(
     name="overwrite",
     answer="answers",
     judge=Number(right),
     right=RIGHT,
     asks_for="number",
-    explain=(each_predicted([name for name, *_ in ASKED], told),),
+    results=tuple(name for name, *_ in ASKED),
+    explain=(predicted(lambda place, number: ASKED[place][2], *MADE),),
 )

@@ -2,9 +2,11 @@
 
 from attncourse.grading.compare import Close
 from attncourse.grading.exercise import Asked, Exercise, Number
+from attncourse.grading.explain.counts import Made, common
 
 NUM_HEADS, NUM_KV_HEADS = 12, 4
 HEADS, EACH = range(NUM_HEADS), NUM_HEADS // NUM_KV_HEADS
+MADE = [Made(exact=h / EACH) for h in HEADS]
 
 
 def readers() -> list[int]:
@@ -42,6 +44,6 @@ EXERCISE = Exercise(
     answer="key_heads",
     judge=Number(readers, rtol=1e-9),
     right=readers(),
-    explain=(reading,),
+    explain=(lambda asked: common(asked, *MADE) + reading(asked),),
     asks_for="number",
 )

@@ -3,7 +3,7 @@
 import torch
 
 from attncourse.grading.exercise import Exercise, Number
-from attncourse.grading.explain.counts import predicted
+from attncourse.grading.explain.counts import Made, predicted
 
 QUERY_HEADS, KV_HEADS, LENGTH, HEAD_DIM = 64, 8, 4096, 128
 
@@ -15,30 +15,31 @@ def count() -> float:
     return flops / (2 * keys.nbytes)
 
 
-SIZES = (  # below this, the sentence is true
-    (1e-12, "FLOPs and bytes are both more than 0, and so is their ratio."),
-    (1.0, "This is less than 1 FLOP for each byte. A single query head does 2 FLOPs with a number "
-     "of 2 bytes, and 8 read it."),
-    (7.5, "This is too small: 8 query heads read each cached number; each multiplies and adds it."),
-    (8.5, "This is near, but nothing is rounded here: count exactly, FLOPs and bytes alike."),
-    (512.0, "This is too large: all bytes count that are read, of 8 KV heads, keys and values, 2 "
-     "for each number."),
-    (2.0**20, "This is far too large. Neither the length nor head_dim stays: FLOPs and bytes both "
-     "grow with them."),
-    (float("inf"), "So large a number is no ratio of the two: divide the FLOPs by the bytes."),
+def each(number: float) -> str:
+    """What so many FLOPs for a byte are for a number of the cache."""
+    if number <= 0:
+        return "FLOPs and bytes are both more than 0, and so is their ratio."
+    return (
+        f"So many FLOPs for each byte are {2 * number:,.6g} for each cached number, which has 2 "
+        f"bytes, and {number / 4:,.6g} for each of the 8 query heads that read it."
+    )
+
+
+FLOPS, BYTES = (4 * heads * LENGTH * HEAD_DIM for heads in (QUERY_HEADS, KV_HEADS))
+PROJECTIONS = 4 * HEAD_DIM**2 * QUERY_HEADS * (QUERY_HEADS + KV_HEADS)  # their FLOPs
+MADE = Made(
+    {"the 2 FLOPs of a product": 2, "the 2 bytes": 1 / 2, "the 8 query heads of a KV head": 8},
+    others={
+        "counting scores or mix alone": 4, "reading keys or values alone": 16,
+        "not dividing the FLOPs": FLOPS, "counting the bytes, not the FLOPs": BYTES,
+        "counting the projections, too": (FLOPS + PROJECTIONS) / BYTES,
+    },
 )  # fmt: skip
-
-
-def size(number: float) -> str:
-    """What its size says of a number, whatever it is."""
-    return next(says for most, says in SIZES if number < most)
-
-
 EXERCISE = Exercise(
     name="intensity",
     answer="flops_per_byte",
     judge=Number(count),
     right=8,
-    explain=(predicted(size),),
+    explain=(predicted(each, MADE),),
     asks_for="number",
 )

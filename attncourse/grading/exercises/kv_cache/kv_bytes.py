@@ -39,14 +39,13 @@ UNITS = {"KiB": 2**10, "kB": 10**3, "MiB": 2**20, "MB": 10**6, "GiB or GB": 2**3
 
 
 def unit(asked: Asked) -> str:
-    """Are these no bytes, but a larger unit, rounded down or not; or no whole numbers?"""
+    """Are these no bytes, but a larger unit, rounded down or not?"""
     if {x.seen for x in asked.calls if not isinstance(x.seen, Raised)} == {0}:
         return "The answer is 0 in every call."
     for name, size in UNITS.items():
         if all(int(x.seen) == x.expected // size for x in asked.calls):
             return f"These are {name}; return bytes."
-    whole = all(x.seen == x.expected for x in asked.calls)
-    return "The numbers are right; whole numbers of Python, int, are asked." if whole else ""
+    return ""
 
 
 def grown(asked: Asked) -> str:

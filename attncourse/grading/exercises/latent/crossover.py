@@ -3,7 +3,7 @@
 from itertools import count
 
 from attncourse.grading.exercise import Exercise, Number
-from attncourse.grading.explain.counts import predicted
+from attncourse.grading.explain.counts import Made, predicted
 
 HEADS, HEAD_DIM, LATENT, ROTARY, TOKENS = 16, 64, 256, 32, 2_000
 
@@ -36,11 +36,13 @@ def compared(number: float) -> str:
     return f"For n = {n:,} the absorbed form takes {more}{also}: {told} of the plain form."
 
 
+(ONE, EACH), (_, LESS) = parts(1, 1, LATENT), parts(1, 1, HEAD_DIM)  # FLOPs of one new token
+MADE = Made(exact=ONE * TOKENS / (ONE + EACH - LESS))
 EXERCISE = Exercise(
     name="crossover",
     answer="largest_n",
     judge=Number(largest_n, rtol=1e-9),
     right=largest_n(),
-    explain=(predicted(compared),),
+    explain=(predicted(compared, MADE),),
     asks_for="number",
 )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.exercise import Asked, Case, Counts, Exercise, Mistake, seeded
-from attncourse.grading.explain.counts import calls_by
+from attncourse.grading.explain.places import calls_by
 from attncourse.grading.leaky import leaking_models
 
 

@@ -2,8 +2,8 @@
 
 import math
 
-from attncourse.grading.exercise import Exercise, Mistake, Number
-from attncourse.grading.explain.counts import predicted
+from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.explain.counts import Made, predicted
 
 VOCAB, LENGTH = 50, 16
 
@@ -20,7 +20,7 @@ def guesses(loss: float) -> str:
     if loss < 0:
         return "A loss is the mean of -log(probability), which is never negative."
     if abs(loss - right()) < 5e-3:
-        return "That is near; three decimals are asked, rounded and not cut off."
+        return "Three decimals are asked, rounded."
     cost = math.log(VOCAB)
     return (
         f"A mean of {loss:.4g} over {LENGTH} positions is a sum of {loss * LENGTH:.4g}, as much as "
@@ -29,15 +29,18 @@ def guesses(loss: float) -> str:
     )
 
 
+ONE = math.log(VOCAB)  # guess
+MADE = Made(others={
+    "adding the losses up, without a mean": ONE, "letting every position guess": ONE,
+    "counting bits, not nats": math.log2(VOCAB) / LENGTH,
+    "taking the logarithm of the mean chance": -math.log((LENGTH - 1 + 1 / VOCAB) / LENGTH),
+    "letting 2 positions guess": 2 * ONE / LENGTH, "letting all but one guess": 15 * ONE / LENGTH,
+    **{f"taking the mean over {n} positions": ONE / n for n in (LENGTH - 1, LENGTH + 1)},
+})  # fmt: skip
 EXERCISE = Exercise(
     name="leaking_loss",
     judge=Number(right, rtol=2.045e-3),
     right=right(),
-    explain=(predicted(guesses),),
+    explain=(predicted(guesses, MADE),),
     asks_for="number",
-    ideas=[
-        Mistake("That is in bits; the loss of torch is in nats.", math.log2(50) / 16),
-        Mistake("That is the logarithm of the mean chance; a loss is the mean of the logarithms.",
-                -math.log((15 + 1 / 50) / 16)),
-    ],
-)  # fmt: skip
+)

@@ -1,7 +1,7 @@
 """Exercise count_parameters: how many numbers does a layer with 16 heads learn?"""
 
 from attncourse.grading.exercise import Exercise, Number
-from attncourse.grading.explain.counts import predicted
+from attncourse.grading.explain.counts import Made, predicted
 
 WIDTH, HEADS = 512, 16
 
@@ -31,11 +31,15 @@ def matrices(count: float) -> str:
     )
 
 
+MADE = Made({"the 16 heads": HEADS}, {
+    "all biases": 4 * WIDTH, "the biases of one projection": WIDTH,
+    "the weights of one projection": WIDTH**2, "one whole projection": WIDTH**2 + WIDTH,
+})  # fmt: skip
 EXERCISE = Exercise(
     name="count_parameters",
     answer="parameters",
     judge=Number(right, rtol=1e-9),
     right=right(),
-    explain=(predicted(matrices),),
+    explain=(predicted(matrices, MADE),),
     asks_for="number",
 )

@@ -38,7 +38,7 @@ TERMS = {
 
 def counted(asked: Asked) -> str:
     """As what the weights and the biases are counted: every size is asked with and without."""
-    found = {x.case.args: float(x.seen.value) for x in asked.calls}
+    found = {x.case.args: float(x.seen) for x in asked.calls}
     sizes = list({size[:2]: 0 for size in found if (*size[:2], not size[2]) in found})
     all_of, weights = ([found[*size, bias] for size in sizes] for bias in (True, False))
     terms = {name: [of(*size) for size in sizes] for name, of in TERMS.items()}
@@ -58,7 +58,7 @@ def counted(asked: Asked) -> str:
 
 EXERCISE = Exercise(
     name="param_count",
-    judge=Counts(definition, cases, floats=True),
+    judge=Counts(definition, cases),
     right=right,
     explain=(counted,),
 )

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from attncourse.grading.compare import Close
-from attncourse.grading.exercise import Asked, Exercise, Number
+from attncourse.grading.exercise import Exercise, Number
+from attncourse.grading.explain.counts import Made, predicted
 
 EMBED_DIM, NUM_HEADS, TOKENS, HEAD_DIM = 512, 8, 1024, 64
 
@@ -25,35 +25,38 @@ def factors() -> list[float]:
 
 
 WHY = (
-    "Cache: it holds keys and values, nothing else, of 1 head instead of 8.",
-    "Parameters: query and output projection keep their width, key and value projection become 8 "
-    "times thinner.",
-    "FLOPs: each of the 8 query heads still scores every key and mixes every value.",
-    "Scores: each of the 8 query heads still has a table of its own.",
+    "The cache holds keys and values, nothing else, of 1 head instead of 8.",
+    "Query and output projection keep their width, key and value projection become 8 times "
+    "thinner.",
+    "Each of the 8 query heads still scores every key and mixes every value.",
+    "Each of the 8 query heads still has a table of its own.",
 )
-ROUNDED = "Parameters: two decimals are asked; the third is 7, so that the second is rounded up."
-
-
-def wrong_factors(asked: Asked) -> str:
-    """What is true of each quantity whose factor is wrong."""
-    found, right = asked.seen.get("the number"), torch.tensor(factors(), dtype=torch.float64)
-    if not isinstance(found, Close) or found.value.shape != right.shape:
-        return "Four numbers are asked: of the cache, the parameters, the FLOPs and the scores."
-    apart = (found.value - right).abs() > 0.005
-    if apart.any() and (found.value.sort().values - right.sort().values).abs().max() <= 0.005:
-        return "The four numbers are right, but stand in another order."
-    if (found.value * right - 1).abs().max() < 0.02:
-        return "This is multi-query divided by multi-head; the other way round is asked."
-    rounded = apart[1] and (found.value[1] - right[1]).abs() < 0.05
-    says = (WHY[0], ROUNDED if rounded else WHY[1], *WHY[2:])
-    return " ".join(x for wrong, x in zip(apart, says, strict=True) if wrong)
+RIGHT = factors()
+KV, ALL = 1 / NUM_HEADS, 4  # a projection of one head beside a whole one, and all four of a layer
+OTHERS = (
+    {"sharing the keys alone": 2 / (1 + KV), "keeping one tensor for keys and values": 16,
+     "making the one head as wide as the layer": 1},
+    {"leaving out the projection of queries or outputs": 3 / (1 + 2 * KV),
+     "counting key and value projection alone": 8, "sharing the keys alone": ALL / (3 + KV),
+     "keeping one tensor for keys and values": ALL / (2 + KV),
+     "making the one head as wide as the layer": 1, "keeping one query head": ALL / (1 + 3 * KV)},
+    {"counting the projections, too": 2 * ALL / (ALL + 2 + 2 * KV), "writing 0 for what stays": 0,
+     "making scores once for all heads": 2 / (1 + KV), "keeping one query head": 8},
+    {"keeping one query head": 8, "writing 0 for what stays": 0},
+)  # fmt: skip
+MADE = [
+    Made(others={**others, "giving in percent what is saved": 100 * (1 - 1 / factor),
+                 "giving the share that is saved": 1 - 1 / factor})
+    for others, factor in zip(OTHERS, RIGHT, strict=True)
+]  # fmt: skip
 
 
 EXERCISE = Exercise(
     name="what_shrinks",
     answer="factors",
     judge=Number(factors, decimals=2),
-    right=factors(),
-    explain=(wrong_factors,),
+    right=RIGHT,
+    results=("cache", "parameters", "FLOPs", "scores"),
+    explain=(predicted(lambda place, number: WHY[place], *MADE),),
     asks_for="number",
 )

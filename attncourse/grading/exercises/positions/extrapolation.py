@@ -5,7 +5,7 @@ import math
 import torch
 
 from attncourse.grading.exercise import Exercise, Number
-from attncourse.grading.explain.counts import each_predicted
+from attncourse.grading.explain.counts import Made, predicted
 
 KEYS, SEEN, SLOPE = 256, 32, 1 / 8
 QUESTIONS = "a bias that stops falling at 31", "a bias that goes on falling"
@@ -18,19 +18,24 @@ def right():
     return tuple(bias.softmax(0)[distance >= SEEN].sum().item() for bias in biases)
 
 
+RIGHT = right()
+ONE = RIGHT[0] / (KEYS - SEEN)  # of the keys that have the same weight
+
+
 def from_where(which: int, share: float) -> str:
     """The distance from which on keys have this share, where exp(-distance / 8) sums to it."""
-    if which == 0 or not 0 < share < 1:
+    if not 0 < share < 1 or which == 0 and share > (KEYS - SEEN + 1) * ONE:
         return ""
-    return f"so much goes to the keys from a distance of {-math.log(share) / SLOPE:.3g} on."
+    first = KEYS - share / ONE if which == 0 else -math.log(share) / SLOPE
+    return f"So much goes to the keys from a distance of {first:.3g} on."
 
 
-RIGHT = right()
 EXERCISE = Exercise(
     name="extrapolation",
     answer="far_shares",
     judge=Number(right, decimals=4),
     right=RIGHT,
     asks_for="number",
-    explain=(each_predicted(QUESTIONS, from_where),),
+    results=QUESTIONS,
+    explain=(predicted(from_where, Made(), Made()),),
 )

@@ -6,6 +6,7 @@ from fractions import Fraction
 import torch
 
 from attncourse.grading.exercise import Case, Counts, Exercise, seeded
+from attncourse.grading.explain.counts import Made
 from attncourse.grading.explain.probes import doubled
 
 
@@ -52,10 +53,18 @@ def right(num_heads, num_kv_heads, head_dim, flops_per_second, bytes_per_second)
     return -(-sent * flops_per_second // (computed * bytes_per_second))
 
 
+MADE = Made(others={  # the number of tokens is what is sent, divided by what is computed
+    "counting the forward pass, which sends keys and values and takes two products": 5 / 6,
+    "sending the gradients in bfloat16": 2 / 3, "sending everything in float32": 4 / 3,
+    "leaving out the gradients that are sent": 1 / 3, "sending keys or values alone": 1 / 2,
+    "computing all pairs, not half of them": 1 / 2,
+    "taking head_dim FLOPs for a product, not 2 head_dim": 2,
+    **{f"taking {n} product{'s' * (n > 1)} for a pair": 5 / n for n in (1, 2, 3, 4, 6, 7)},
+})  # fmt: skip
 EXERCISE = Exercise(
     name="hidden_sending",
     answer="hidden_from",
     judge=Counts(definition, cases),
     right=right,
-    explain=(doubled(8, 4, 64, 10**12, 10**6),),
+    explain=(doubled(8, 4, 64, 10**12, 10**6, made=MADE),),
 )

@@ -6,7 +6,8 @@ from functools import partial
 import torch
 
 from attncourse.grading.exercise import Case, Counts, Exercise, Mistake, seeded
-from attncourse.grading.explain.counts import calls_by
+from attncourse.grading.explain.places import calls_by
+from attncourse.grading.explain.probes import simpler
 from attncourse.grading.leaky import decoder
 
 
@@ -64,22 +65,37 @@ def right(decoder, said, memory, change=torch.randn_like):
     return ahead
 
 
+def only(says: str, *pairs: tuple[int, int]):
+    """A question on six words, of which so many are read ahead and nothing is rounded."""
+    g = seeded(0)
+    said, memory = (torch.randn(2, n, 6, generator=g).double() for n in (6, 5))
+    args = decoder(g, 6, pairs, normed=False, rounds=0.0), said, memory
+    return f"Of six words {says}{', and no other word is read ahead' * bool(pairs)}", args
+
+
 EXERCISE = Exercise(
     name="causal_decoder",
     answer="reads_ahead",
     judge=Counts(right, cases),
     right=right,
     explain=(
+        simpler(
+            only("no word is read ahead"),
+            only("position 1 reads word 3", (1, 3)),
+            only("position 4 reads word 5, the last one", (4, 5)),
+            only("position 0 reads word 1, and position 2 word 5", (0, 1), (2, 5)),
+            only("position 0 reads word 3, and position 4 word 5", (0, 3), (4, 5)),
+        ),
         calls_by(
             ("No leak is found in", lambda right, x: x == 0),
             ("Too little is found in", lambda right, x: 0 < x < right),
-            ("Too much is found (what moves by 1e-9 or less is rounding) in",
+            ("Too much is found, where outputs also move by rounding, 1e-9 or less, in",
              lambda right, x: x > right),
         ),
     ),
     ideas=[
-        Mistake("All features of a word grow by one number; a norm takes it out again, so most "
-                "leaks stay hidden. Use random numbers.",
+        Mistake("Where a word is changed by one number for all features, added or multiplied, a "
+                "norm takes it out again, and most leaks stay hidden. Use random numbers.",
                 partial(right, change=lambda word: word + 1)),
     ],
 )  # fmt: skip
