@@ -135,7 +135,7 @@ def _further(also: Callable, label: str, output: Any) -> Iterator[tuple[str, Any
 
 
 def _quick(case: Case) -> bool:
-    """Is a call cheap enough to be made once more? A function among its arguments may be a model."""
+    """Is a call cheap enough to be made once more? A function in its arguments may be a model."""
     size = sum(x.numel() for x in case.args if isinstance(x, Tensor))
     return size <= MOST_AGAIN and not any(map(callable, case.args))
 
