@@ -31,7 +31,6 @@ of every answer that hears it, so that one explainer helps every exercise:
     distances   which token met which row of a table of distances?
     buckets     which distances get another bucket than they should?
     turns       as if it stood where is a token turned?
-    leaks       does the future get in?
     trainings   what does a wrong fact about a trained model mean?
 
 `weights` and `heads` tell what is wrong with weights; `asked` is all that may be looked at.

@@ -1,8 +1,7 @@
-"""Of what is a result the sum, and with which factors? For states, rows and scores of weights."""
+"""Of what is a result the sum, and with which factors? For states, scores and rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 import torch
 from torch import Tensor
@@ -11,8 +10,6 @@ from attncourse.grading.compare import difference, plain, same
 from attncourse.grading.explain.asked import Asked, Wrong
 
 NEAR = 1e-3
-COARSE = 5e-3  # of factors that are the same
-MOST = 64  # a denominator
 
 
 def mixture(*names: str) -> Callable[[Asked], str]:
@@ -48,50 +45,6 @@ def mixture(*names: str) -> Callable[[Asked], str]:
     return explainer
 
 
-def parts_of_scores(*names: str, number: int = 1) -> Callable[[Asked], str]:
-    """An explainer for scores that are a sum: by which factor is each part of them off?
-
-    Args:
-        names: of the parts: values of the right `Dataflow` in the shape of the weights.
-        number: of the weights among the results.
-    """
-
-    def explainer(asked: Asked) -> str:
-        for call in asked.shaped:
-            weights = [x[number].double().cpu() for x in (call.expected, call.seen)]
-            many = weights[0][:, 0, ..., 1:].numel() >= 4 * len(names)  # equations for each head
-            if many and difference(*weights) and (says := _of(asked, call, *weights)):
-                return says
-        return ""
-
-    def _of(asked: Asked, call: Wrong, right: Tensor, seen: Tensor) -> str:
-        parts = _values(asked, call, names)
-        for h in range(right.size(1)):
-            should, found = (_behind([p[:, h] for p in parts], x[:, h]) for x in (right, seen))
-            if not (should and found):
-                return ""
-            times = [a / b for a, b in zip(found, should, strict=True)]
-            if max(abs(x - 1) for x in times) > COARSE:
-                told = [f"{name} count {x:.3g} times" for name, x in zip(names, times, strict=True)]
-                scores = f"in the scores of head {h} {' and '.join(told)} what they should"
-                alike = max(times) - min(times) < COARSE * abs(times[0])
-                return f"In the call '{call.label}' {scores}{': look at the scale' * alike}."
-        return ""
-
-    return explainer
-
-
-def _behind(tables: list[Tensor], weights: Tensor) -> list[float] | None:
-    """The factors with which tables add up to the scores behind the weights of a softmax."""
-    sums = weights.double().sum(-1)
-    if not torch.allclose(sums, torch.ones_like(sums), atol=NEAR) or not (weights > 1e-9).all():
-        return None
-    scores = (x.double() for x in (*tables, weights.double().log()))
-    *parts, number = ((x - x.mean(-1, keepdim=True)).flatten() for x in scores)
-    found = _factors(torch.stack(parts, 1), number)
-    return found and [round(x, 6) + 0.0 for x in found]
-
-
 def _values(asked: Asked, call: Wrong, names: tuple[str, ...]) -> list[Tensor]:
     """The arguments and named values of a call that are called so."""
     arguments = dict(zip(asked.arguments, call.case.args, strict=False))
@@ -109,9 +62,7 @@ def _factors(basis: Tensor, number: Tensor) -> list[float] | None:
     if len(number) <= basis.size(1) or torch.linalg.matrix_rank(basis, rtol=1e-4) < basis.size(1):
         return None
     factors = torch.linalg.lstsq(basis, number[:, None], driver="gelsd").solution[:, 0]
-    least = float(
-        (basis * factors).abs().amax(0).min()
-    )  # what the smallest part adds must fit, too
+    least = float((basis * factors).abs().amax(0).min())  # the smallest part must fit, too
     fits = torch.allclose(basis @ factors, number, rtol=0.0, atol=max(NEAR * least, 1e-6))
     return (factors / scale).tolist() if fits else None
 
@@ -138,34 +89,27 @@ def sums_of_rows(name: str) -> Callable[[Asked], str]:
     def explainer(asked: Asked) -> str:
         calls = [x for x in asked.wrong if x.case and plain(x.seen) and x.seen.dim()]
         for call in calls[:3]:
-            x = call.case.args[0]
-            probe = replace(call.case, args=(torch.eye(len(x)), *call.case.args[1:]))
-            ((_, right, seen),) = asked.again([replace(probe, gradients=False)])
+            x, *rest = call.case.args
+            probe = replace(call.case, args=(torch.eye(len(x)), *rest), gradients=False)
+            ((_, right, seen),) = asked.again([probe])
             if not plain(seen) or seen.dim() != 2 or seen.size(1) != len(x):
                 continue
-            where = f"In the call '{call.label}'"
-            if same(right, seen) and x.dim() == 1:
-                return f"{where} {name} is a vector; with a matrix the answer would be right."
             if not same(call.seen.double(), seen.double() @ x.double()):
-                return f"{where} the rows of the result are no sums of rows of {name}."
+                continue  # no sums of rows
             for k, (should, found) in enumerate(zip(right, seen, strict=False)):
-                if not torch.allclose(should.double(), found.double(), atol=NEAR):
+                if difference(should, found):
                     found, should = (_rows(row, name) for row in (found, should))
-                    return f"{where} row {k} of the result is {found}; it should be {should}."
+                    where = f"In the call '{call.label}' row {k} of the result"
+                    return f"{where} is {found}; it should be {should}."
         return ""
 
     return explainer
 
 
 def _rows(row: Tensor, name: str) -> str:
-    """``"1/3 times (x[0] + x[5] + x[10])"``."""
+    """``"0.333 times (x[0] + x[5] + x[10])"``."""
     parts: dict[str, list[str]] = {}
-    for k in (row.abs() > NEAR).nonzero().flatten().tolist():
-        times = Fraction(float(row[k])).limit_denominator(MOST)
-        near = abs(float(times) - float(row[k])) < 1e-5
-        parts.setdefault(str(times) if near else f"{float(row[k]):.3g}", []).append(f"{name}[{k}]")
-    sums = []
-    for factor, of in parts.items():
-        listed = " + ".join(of[:8]) + " + ..." * (len(of) > 8)
-        sums.append(listed if factor == "1" else f"{factor} times ({listed})")
-    return ", and ".join(sums) or "0"
+    for k, factor in enumerate(row.tolist()):
+        if abs(factor) > NEAR:
+            parts.setdefault(f"{factor:.3g}", []).append(f"{name}[{k}]")
+    return ", and ".join(f"{x} times ({' + '.join(rows)})" for x, rows in parts.items()) or "0"

@@ -56,22 +56,16 @@ def right(query, keys, values, bandwidth):
 
 def far_away(asked: Asked) -> str:
     """Near the keys all is right; far from every key, where all weights are tiny, it is not."""
-    wrong = asked.shaped
-    if not wrong or not all("far" in x.label or "tiny" in x.label for x in asked.wrong):
+    if not asked.shaped or not all("far" in x.label or "tiny" in x.label for x in asked.wrong):
         return ""
     if all("far from 0" in x.label for x in asked.wrong):
         return (
             "Only where queries and keys are all far from 0 are estimates wrong: their differences "
             "are lost in rounding, as by |q|^2 + |k|^2 - 2 q k. Subtract the places first."
         )
-    if any(((x.seen == 0) | x.seen.isnan()).all(-1).any() for x in wrong):
-        return (
-            "Far from every key an estimate is 0 or NaN, as where all weights round to 0: use a "
-            "softmax over the exponents."
-        )
     return (
         "Near the keys the estimates are right, far from every key they are not: there the weights "
-        "are tiny, and only how they compare counts."
+        "are tiny, and only how they compare counts, as in a softmax over the exponents."
     )
 
 

@@ -3,7 +3,6 @@
 import torch
 
 from attncourse.grading.exercise import Case, Counts, Exercise, seeded
-from attncourse.grading.explain.formula import off_by
 from attncourse.grading.explain.probes import simpler
 
 
@@ -41,13 +40,6 @@ def right(n, left, right, num_global):
     return n * n - others * others + window
 
 
-def terms(n, left, right, g):
-    return {
-        "1": 1, "n": n, "g": g, "n g": n * g, "g^2": g * g, "n^2": n * n, "left": left,
-        "right": right, "n left": n * left, "n right": n * right,
-    }  # fmt: skip
-
-
 def asked(says: str, n: int, left: int, right: int, num_global: int):
     """A question on a short text."""
     sizes = f"{n} token{'s' * (n > 1)}, left {left}, right {right}, {num_global} global"
@@ -59,7 +51,6 @@ EXERCISE = Exercise(
     judge=Counts(definition, cases),
     right=right,
     explain=(
-        off_by(terms, "n tokens, g of them global"),
         simpler(
             asked("one row, and it is the column", 1, 0, 0, 1),
             asked("all read all", 2, 0, 0, 2),

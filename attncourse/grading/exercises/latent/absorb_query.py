@@ -1,12 +1,11 @@
 """Exercise absorb_query: the matrix that makes the keys moves to the query's side."""
 
-from dataclasses import replace
 from functools import partial
 
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Asked, Calls, Exercise, plain, sized_cases
+from attncourse.grading.exercise import Calls, Exercise, sized_cases
 
 
 def definition(query, w_k):
@@ -34,36 +33,10 @@ def right(query, w_k):
     return query @ blocks(query, w_k)
 
 
-def moved(asked: Asked) -> str:
-    """Queries that are the identity show the matrix of each head: which number of w_k is where?"""
-    call = asked.wrong[0]
-    if len(asked.shaped) < len(asked.wrong):
-        return ""
-    query, w_k = call.case.args
-    b, heads, _, d = query.shape
-    identity = torch.eye(d).repeat(b, heads, 1, 1)
-    ((_, right, seen),) = asked.again([replace(call.case, args=(identity, w_k))])
-    if not plain(seen) or seen.shape != right.shape:
-        return ""
-    apart = ~torch.isclose(seen.double(), right)
-    if not apart.any():
-        return ""
-    _, h, i, j = apart.nonzero()[0].tolist()
-    number, place = float(seen[0, h, i, j]), [h * d + i, j]
-    found = torch.isclose(w_k, torch.tensor(number)).nonzero().tolist()
-    has = f"w_k{found[0]}" if found else f"{number:.4g}"
-    return (
-        "Where the queries of a head are the identity, its absorbed queries are its block of w_k. "
-        f"There, head {h} has {has} in row {i}, column {j}; it should have w_k{place}, "
-        f"{float(w_k[*place]):.4g}."
-    )
-
-
 EXERCISE = Exercise(
     name="absorb_query",
     judge=Calls(definition, CASES),
     right=right,
-    explain=(moved,),
     axes=("b h n e",),
     measures=("gradients",),
 )

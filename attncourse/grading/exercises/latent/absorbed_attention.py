@@ -7,7 +7,6 @@ import torch
 from attncourse import spec
 from attncourse.grading.answer import as_answer
 from attncourse.grading.exercise import Calls, Case, Dataflow, Described, Exercise
-from attncourse.grading.explain.mixtures import parts_of_scores
 from attncourse.grading.inputs import normal, seeded
 from attncourse.grading.memory_judge import Budget, MemoryLimited
 
@@ -54,15 +53,12 @@ def memory(answer) -> bool | str:
     return made.new < of_a_head or Described(large)
 
 
-CONTENT, TURNED = "the products of queries and latents", "the products of the rotary parts"
-
-
 @Dataflow
 def right(query, q_rotary, latent, k_rotary, w_k, w_v):
     of_keys, of_values = (w.unflatten(0, (query.size(1), -1)) for w in (w_k, w_v))
     asks = yield "the absorbed queries", torch.einsum("bhd,hdc->bhc", query, of_keys)
-    content = yield CONTENT, asks @ latent.mT
-    rotary = yield TURNED, q_rotary @ k_rotary.mT
+    content = yield "the products of queries and latents", asks @ latent.mT
+    rotary = yield "the products of the rotary parts", q_rotary @ k_rotary.mT
     width = query.size(-1) + q_rotary.size(-1)
     scores = yield "the scores", (content + rotary) / width**0.5
     weights = yield "the weights", scores.softmax(-1)
@@ -82,7 +78,6 @@ EXERCISE = Exercise(
         "before w_v; the heads are rows of one product, (b, h, c) @ (b, c, m).",
     ),
     right=right,
-    explain=(parts_of_scores(CONTENT, TURNED),),
     axes=("b h e", "b h m"),
     results=("the output", "the weights"),
     measures=("gradients", "memory"),

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
-from attncourse.grading.explain.leaks import leaked
 
 
 def future(n, m):
@@ -24,7 +23,6 @@ def definition(scores, kernel):
 
 CALLS = (  # special about the call, batch, heads, n, m, c_q, c_k
     ("2 samples, 3 heads, 5 tokens, a kernel of 2 by 3", (2, 3, 5, 5, 2, 3)),
-    ("the same, with other scores in the future", (2, 3, 5, 5, 2, 3)),
     ("a single score of 1, a kernel of 3 by 5", (1, 1, 15, 15, 3, 5)),
     ("the last 4 of 7 tokens, a kernel of 3 by 5", (1, 2, 4, 7, 3, 5)),
     ("one new token after 5, a kernel of 2 by 3", (3, 2, 1, 6, 2, 3)),
@@ -47,9 +45,6 @@ def cases(seed: int) -> list[Case]:
     for what, (b, h, n, m, c_q, c_k) in CALLS:
         scores, kernel = normal(g, (b, h, n, m), (h, c_q, c_k))
         scores, kernel = 2 * scores, kernel + 0.3 * kernel.sign()  # no weight is nearly 0
-        if what.startswith("the same"):
-            given, kernel = found[0].args
-            scores = torch.where(future(n, m), scores, given)
         if "single" in what:
             scores = torch.zeros(b, h, n, m)
             scores[:, :, 12, 8] = 1.0
@@ -76,5 +71,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h n m",),
     measures=("gradients",),
-    explain=(leaked(None, "scores of the future"),),
 )

@@ -2,7 +2,7 @@
 
 import torch
 
-from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, seeded
+from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, seeded
 
 
 def definition(source, n, pad):
@@ -48,25 +48,9 @@ def right(source, n, pad):
     return words[:, None, None].expand(-1, 1, n, -1)
 
 
-def wrong_word(asked: Asked) -> str:
-    """The first word that is shown or hidden and should not be, where masks are right in form."""
-    call = next(iter(asked.shaped), None)
-    formed = call and len(asked.shaped) == len(asked.wrong) and call.seen.dtype == torch.bool
-    if not formed or not call.seen.any():
-        return ""
-    source, _, pad = call.case.args
-    b, _, i, j = (call.expected != call.seen).nonzero()[0].tolist()
-    told = "the padding {}; hide it from" if source[b, j] == pad else "the word {}; show it to"
-    return (
-        f"In the call '{call.label}' sample {b} is {source[b].tolist()}. At position {j} stands "
-        f"{told.format(source[b, j])} written word {i}."
-    )
-
-
 EXERCISE = Exercise(
     name="cross_attention_mask",
     judge=Calls(definition, cases, gradients=False),
     right=right,
     axes=("b h n m",),
-    explain=(wrong_word,),
 )
