@@ -70,7 +70,7 @@ def without_bias(layer, d):
         ("share_the_keys", "The results are right where out_proj.bias is 0", layer(without_bias)),
         ("mean_pool", "row 0 of the result is x[5]; it should be 1/3 times (x[0] + x[5] + x[10])",
          lambda x, h, g: x.unflatten(0, (g, h // g, -1))[:, h // g // 2].flatten(0, 1)),
-        ("absorbed_attention", "count 1 times and the products of the rotary parts count 3 times",
+        ("absorbed_attention", "One right way goes on with the products of the rotary parts",
          lambda q, r, *rest: absorbed(q, 3 * r, *rest)),
     ],
 )  # fmt: skip

@@ -30,7 +30,6 @@ of every answer that hears it, so that one explainer helps every exercise:
     mixtures    of what is a result the sum, and with which factors?
     distances   which token met which row of a table of distances?
     buckets     which distances get another bucket than they should?
-    turns       as if it stood where is a token turned?
     trainings   what does a wrong fact about a trained model mean?
 
 `weights` and `heads` tell what is wrong with weights; `asked` is all that may be looked at.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from attncourse.grading.compare import difference, plain, same
 from attncourse.grading.explain.asked import Asked, Wrong
 
 NEAR = 1e-3
+MOST = 64  # a denominator
 
 
 def mixture(*names: str) -> Callable[[Asked], str]:
@@ -107,9 +109,12 @@ def sums_of_rows(name: str) -> Callable[[Asked], str]:
 
 
 def _rows(row: Tensor, name: str) -> str:
-    """``"0.333 times (x[0] + x[5] + x[10])"``."""
+    """``"1/3 times (x[0] + x[5] + x[10])"``."""
     parts: dict[str, list[str]] = {}
     for k, factor in enumerate(row.tolist()):
         if abs(factor) > NEAR:
-            parts.setdefault(f"{factor:.3g}", []).append(f"{name}[{k}]")
-    return ", and ".join(f"{x} times ({' + '.join(rows)})" for x, rows in parts.items()) or "0"
+            near = Fraction(factor).limit_denominator(MOST)
+            times = f"{near}" if abs(near - factor) < 1e-5 else f"{factor:.3g}"
+            parts.setdefault(times, []).append(f"{name}[{k}]")
+    sums = [(times, " + ".join(rows)) for times, rows in parts.items()]
+    return ", and ".join(x if n == "1" else f"{n} times ({x})" for n, x in sums) or "0"

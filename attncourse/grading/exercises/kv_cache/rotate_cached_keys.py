@@ -8,7 +8,7 @@ from attncourse import spec
 from attncourse.grading.exercise import Calls, Dataflow, Exercise, sized_cases
 from attncourse.grading.exercises.kv_cache import chunked_decode
 from attncourse.grading.exercises.kv_cache.chunked_decode import SHAPES, join
-from attncourse.grading.explain.turns import rotary, turned_step
+from attncourse.grading.heads import rotary
 
 
 def definition(query, key, value, past_key, past_value):
@@ -64,6 +64,5 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h n e", "b h t d", "b h t e"),
     results=("the output", "the keys", "the values"),
-    explain=(turned_step,),
     measures=("gradients",),
 )

@@ -6,8 +6,7 @@ from attncourse import spec
 from attncourse.grading.compare import same
 from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, normal, seeded
 from attncourse.grading.explain.mixtures import mixture
-from attncourse.grading.explain.turns import rotary  # as in the notebook
-from attncourse.grading.heads import split
+from attncourse.grading.heads import rotary, split
 
 
 def definition(x, positions, w_q, w_qr, w_c, w_kr, w_k, num_heads):

@@ -48,15 +48,12 @@ def right(model, x):
 def everywhere(asked: Asked) -> str:
     """The same is found in all models."""
     found = {x.seen if type(x.seen) is int else None for x in asked.calls}
-    if found == {-1}:
-        return (
-            "-1 is returned for every model, and most leak. If you change the input: is that done "
-            "in a copy, by enough, and is no number NaN?"
-        )
+    if found not in ({-1}, {0}):
+        return ""
     return (
-        "0 is returned for every model, and most do not leak at position 0. What counts there is "
-        "only what stands behind it: is that alone changed, in a copy, and is no number NaN?"
-    ) * (found == {0})
+        f"{found.pop()} is returned for every model. If you change the input: is that done in a "
+        "copy, by enough, only behind position i, and is no number NaN?"
+    )
 
 
 EXERCISE = Exercise(

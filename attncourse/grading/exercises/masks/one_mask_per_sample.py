@@ -52,10 +52,9 @@ def right(query, key, value, mask):
 def whose(asked: Asked) -> str:
     """Whose mask does a head get, where each sample has one?"""
     for label, case, _, seen in asked.shaped:
-        if not case.gradients:
-            continue  # of large scores another mask may give the same
         *inputs, mask = case.args
-        made = [right(*inputs, one) for one in mask] if mask.dim() == 3 and mask.size(1) > 1 else []
+        tells = case.gradients and mask.dim() == 3  # scores are not large, where any mask may fit
+        made = [right(*inputs, one) for one in mask] if tells else []
         for b, h in product(range(seen.size(0)), range(seen.size(1))):
             like = [k for k, x in enumerate(made) if same(x[b, h], seen[b, h])]
             if like and b not in like:

@@ -1,10 +1,14 @@
 """Exercise rotary_step: turn what is new behind caches of different lengths."""
 
+import cmath
+
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
-from attncourse.grading.explain.turns import turned
+from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, normal, seeded
+from attncourse.grading.explain.places import apart
+
+NEAR = 1e-3
 
 
 def side_by_side(x):
@@ -65,12 +69,48 @@ def right(query, key, past, base):
     return queries, keys
 
 
+def turned(asked: Asked) -> str:
+    """How the first wrong pair of the first wrong call is turned, and how it should be."""
+    if not asked.shaped or len(asked.shaped) < len(asked.wrong):
+        return ""
+    label, case, *results = asked.shaped[0]
+    *_, past, base = case.args
+    for name, given, right, seen in zip(("query", "key"), case.args, *results):  # noqa: B905
+        wrong = apart(right, seen).unflatten(-1, (-1, 2)).any(-1)
+        if wrong.any():
+            b, h, t, c = wrong.nonzero()[0].tolist()
+            by = (as_complex(seen) / as_complex(given))[..., c]
+            speed = base ** (-2 * c / given.size(-1))
+            pair = f"In the call '{label}' pair {c} of the {name}"
+            if (by - 1).abs().max() < NEAR:
+                should = f"it should turn by {speed:.4g} for each position"
+                return f"{pair} comes back as it came, in all tokens; {should}."
+            how = how_turned(complex(by[b, h, t]), speed, int(past[b]) + t)
+            return f"{pair} of sample {b}, head {h}, new token {t} {how}."
+    return ""
+
+
+def as_complex(x: torch.Tensor) -> torch.Tensor:
+    """Each pair as one number."""
+    return torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous())
+
+
+def how_turned(by: complex, speed: float, place: int) -> str:
+    """What was done to a pair, and what should have been done."""
+    if abs(abs(by) - 1) > NEAR:
+        return "changes its length, as no turn does: look at what makes a pair, and how it turns"
+    near = [k for k in range(-100, 201) if abs(cmath.exp(1j * k * speed) - by) < NEAR]
+    if len(near) == 1:
+        return f"is turned as if it stood at {near[0]}; it stands at {place}"
+    return f"is turned by {cmath.phase(by):.4g} instead of {place} times {speed:.4g} radians"
+
+
 EXERCISE = Exercise(
     name="rotary_step",
     judge=Calls(definition, cases),
     right=right,
     axes=("b h n d", "b h n d"),
     results=("the queries", "the keys"),
-    explain=(turned("query key", lambda case, b, t: int(case.args[2][b]) + t),),
+    explain=(turned,),
     measures=("gradients",),
 )
