@@ -11,6 +11,7 @@ from attncourse.grading.trained import (
     cannot,
     drawn_like,
     near,
+    never_right,
     share,
     skill,
     sure,
@@ -23,11 +24,6 @@ SHIFTS = (0, 1, 2, 4, 5, 6, -1, -2, -3, -4)
 def copied(logits: Tensor, tokens: Tensor, back: int) -> float:
     """The share of the places at which the token that stood so many places back is said."""
     return share(logits.argmax(-1)[:, back:], tokens[:, :-back])
-
-
-def alike(logits: Tensor, others: Tensor) -> bool:
-    """The same answers, or nearly the same logits."""
-    return near(logits, others) or share(logits.argmax(-1), others.argmax(-1)) > 0.95
 
 
 def copies(
@@ -45,21 +41,21 @@ def copies(
 def _said_instead(model: nn.Module, tokens: Tensor, logits: Tensor, back: int) -> str:
     """What the wrong answers look like."""
     n, said = tokens.size(1), logits.argmax(-1)
-    right = (said[:, back:] == tokens[:, :-back]).double().mean(0)  # at each place from `back` on
+    right = said[:, back:] == tokens[:, :-back]
+    known = right.double().mean()
     for by in SHIFTS:
         there, where = said[:, max(by, 0) : n + min(by, 0)], tokens[:, max(-by, 0) : n - max(by, 0)]
         if share(there, where) > 0.9:
             return f"it says what stands {_where(by)}" if by else "it says the token itself"
     if share(said, said[:1, :1]) > 0.95:
         return "it says one token everywhere"
-    if right.mean() < 0.9 and (blind := _blind(model, tokens, logits, back)):
+    if known < 0.9 and (blind := _blind(model, tokens, logits, back)):
         return blind
-    wrong = (right < 0.5).nonzero().flatten().tolist()
-    if 0 < len(wrong) <= n // 2 and all(x > 0.9 for k, x in enumerate(right) if k not in wrong):
-        return f"some places are never right: {[k + back for k in wrong[:8]]}"
-    if right.mean() < 0.15:
+    if never := never_right(right, torch.arange(back, n).expand_as(right), "places"):
+        return never
+    if known < 0.15:
         return sure(logits[:, back:], tokens[:, :-back])
-    often = "but right more often than not" if right.mean() > 0.5 else "and mostly wrong"
+    often = "but right more often than not" if known > 0.5 else "and mostly wrong"
     return f"it is not there yet, {often}"
 
 
@@ -79,8 +75,7 @@ def _unseen(model: nn.Module, tokens: Tensor, logits: Tensor, back: int) -> Iter
     last, far = len(order) - 1, order.clone()
 
     def same(order: Tensor, at: slice | int = slice(None)) -> bool:
-        both = model(tokens[:, order])[:, at], logits[:, order][:, at]
-        return near(*both)
+        return near(model(tokens[:, order])[:, at], logits[:, order][:, at])
 
     if same(order * 5 % len(order)):  # no shift: a convolution around the end knows places, too
         yield "it does not know the places"
@@ -102,11 +97,11 @@ def _where(by: int) -> str:
 def learned(model: nn.Module, tokens: Tensor, g: torch.Generator, back: int) -> bool | str:
     """True where its own parameters, and almost the same ones, copy, and others know no order."""
     said = model(tokens.clone()).argmax(-1)
-
-    def moved(logits: Tensor) -> bool:
-        return share(logits.argmax(-1), said) < 0.9
-
-    known = skill(model, tokens, g, lambda x: copied(x, tokens, back) > 0.5, moved, by=1e-3)
+    known = skill(
+        model, tokens, g,
+        knows=lambda x: copied(x, tokens, back) > 0.5,
+        moved=lambda x: share(x.argmax(-1), said) < 0.9, by=1e-3,
+    )  # fmt: skip
     return known if known is not True else _order_learned(model, tokens, g, back)
 
 

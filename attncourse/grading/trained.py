@@ -3,79 +3,49 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attncourse.grading.compare import LIBRARIES, Described, plain
+from attncourse.grading.compare import Described, plain
 from attncourse.grading.inputs import seeded
-from attncourse.grading.observe import NotAttempted, run
+from attncourse.grading.judges import Facts
 
 
 class Unlike(Exception):
     """What came back is of another kind than what it should be put beside; the message says how."""
 
 
-def of_answer(error: BaseException) -> bool:
-    """Was it raised by a module or by the answer's own code, and not by who looks at results?"""
-    step = error.__traceback__
-    while step:
-        code, frame = step.tb_frame.f_code, str(step.tb_frame.f_globals.get("__name__"))
-        root = frame.partition(".")[0]
-        far = root == "attngrade"  # where the answer of another process raises
-        if far or code is nn.Module._call_impl.__code__ or root not in LIBRARIES:
-            return True
-        step = step.tb_next
-    return isinstance(error, TypeError) and "__init__" in str(error)
+def up_to_wrong(names: Sequence[str], pairs: Iterable) -> Iterator[tuple[str, Any]]:
+    """Pairs of these names and what was seen, up to a wrong one; those behind it need it.
 
-
-def looked(look: Callable, *args: Any) -> Any:
-    """What a look at an answer shows; where it fails, `Raised` if the answer did, else words.
-
-    Raises:
-        NotAttempted: the answer is the stub of the exercise.
+    Of what cannot be compared, an `Unlike`, the words are told.
     """
-
-    def look_or_words() -> Any:
-        try:
-            return look(*args)
-        except Unlike as unlike:
-            return str(unlike)
-        except Exception as error:
-            if of_answer(error) or isinstance(error, NotAttempted | NotImplementedError):
-                raise
-            kind = type(error).__name__
-            return f"what comes back does not fit what came before ({kind}: {error})"
-
-    return run(look_or_words)
-
-
-def by_name(names: Sequence[str], pairs: Iterable) -> Iterator[tuple[str, Any]]:
-    """Pairs of these names and what was seen of each; a look that fails is told, and ends them."""
-    left, pairs = list(names), iter(pairs)
-    while isinstance(pair := looked(next, pairs, None), tuple):
-        left.remove(pair[0])
-        yield pair
-    if pair is not None:
-        yield left[0], pair
+    left = list(names)
+    try:
+        for what, seen in pairs:
+            left.remove(what)
+            yield what, seen
+            if seen is not True:
+                return
+    except Unlike as unlike:
+        yield left[0], str(unlike)
 
 
 def kind_of(x: Any) -> str:
     """What kind of object this is, in words."""
     if isinstance(x, tuple | list):
         return f"a {type(x).__name__} of {len(x)}"
-    shape = getattr(x, "shape", None)
-    return f"a {type(x).__name__}{'' if shape is None else f' of shape {tuple(shape)}'}"
+    odd = f" and dtype {x.dtype}" if isinstance(x, Tensor) and not x.is_floating_point() else ""
+    shape = f" of shape {tuple(x.shape)}" if hasattr(x, "shape") else ""
+    return f"a {type(x).__name__}{shape}{odd}"
 
 
 def answered(said: Any, shape: tuple[int, ...], model: nn.Module) -> bool | str:
     """True for a tensor of finite numbers in this shape; else what it is."""
     if not plain(said) or said.dtype == torch.bool or said.shape != shape:
-        strange = f" and dtype {said.dtype}" if isinstance(said, Tensor) else ""
-        odd = strange if getattr(said, "shape", None) == shape else ""
-        return f"{kind_of(said)}{odd}; it should be a tensor of shape {shape}"
+        return f"{kind_of(said)}; it should be a tensor of shape {shape}"
     return finite(said, model)
 
 
@@ -88,39 +58,60 @@ def finite(said: Tensor, model: nn.Module) -> bool | str:
     return not nan + infinite or found
 
 
-@torch.no_grad()
-def facts_of(
-    model: Any, names: Sequence[str], most: int, inputs: Tensor, judge: Callable[..., Iterable]
-) -> dict[str, Any]:
-    """The facts of a trained model by their names.
+def judged(
+    judge: Callable[..., Iterator],
+    facts: Sequence[str],
+    most: int,
+    inputs: Callable[[int], Tensor],
+    what: str,
+) -> Facts:
+    """Judges a trained model: a module that learns few numbers, ``facts``, and nothing changed.
 
-    The first says that it is a module, the second that it learns at most ``most`` numbers, the last
-    that ``inputs`` are left unchanged. Those between are yielded by ``judge(model, inputs)`` in
-    evaluation mode, as far as it comes; everything is put back.
+    Args:
+        judge: ``judge(model, inputs, seed)`` yields the facts, which it is asked for in evaluation
+            mode and up to a wrong one; whatever it changes in the model is put back.
+        facts: their names.
+        most: so many numbers may be learned.
+        inputs: for a seed; the first axis is that of samples.
+        what: they are, in words.
     """
-    if not isinstance(model, nn.Module):
-        kind = "a class; make an instance" if isinstance(model, type) else type(model).__name__
-        return {names[0]: kind}
-    modes = [(module, module.training) for module in model.modules()]
-    own = [(p, p.data) for p in model.parameters()]
-    given = inputs.to(own[0][0].device if own else inputs.device, copy=True)
-    count = sum(p.numel() for p, _ in own)
-    small = count <= most or Described(f"too many: it learns {count:,}")
-    seen, between = {names[0]: True, names[1]: small}, names[2:-1]
-    try:
-        seen |= by_name(between, zip(between, judge(model.eval(), given), strict=False))
-    finally:
-        for module, mode in modes:
-            module.training = mode
-        for p, data in own:
-            p.data = data
-    return seen | {names[-1]: torch.equal(inputs, given.cpu())}
+    module, small = "it is a torch.nn.Module", f"it learns at most {most:,} numbers"
+    names = module, small, *facts, f"{what} left unchanged"
+
+    @torch.no_grad()
+    def of_model(model: Any, seed: int) -> Iterator[tuple[str, Any]]:
+        if not isinstance(model, nn.Module):
+            kind = "a class; make an instance" if isinstance(model, type) else type(model).__name__
+            yield module, kind
+            return
+        modes = [(part, part.training) for part in model.modules()]
+        own, drawn = [(p, p.data) for p in model.parameters()], inputs(seed)
+        given = drawn.to(own[0][0].device if own else drawn.device, copy=True)
+        count = sum(p.numel() for p, _ in own)
+        yield module, True
+        yield small, count <= most or Described(f"too many: it learns {count:,}")
+        found = judge(model.eval(), given, seed)
+        try:
+            yield from up_to_wrong(facts, zip(facts, found, strict=False))
+        finally:
+            for part, mode in modes:
+                part.training = mode
+            for p, data in own:
+                p.data = data
+        yield names[-1], torch.equal(drawn, given.cpu())
+
+    return Facts(of_model, names)
 
 
-def with_parameters(model: nn.Module, numbers: Sequence[Tensor], inputs: Tensor) -> Any:
-    """What a model of any kind (scripted, traced) says with these numbers in its parameters."""
+def put(model: nn.Module, numbers: Iterable[Tensor]) -> None:
+    """Puts these numbers into the parameters of a model of any kind (scripted, traced)."""
     for p, data in zip(model.parameters(), numbers, strict=True):
         p.data = data
+
+
+def with_parameters(model: nn.Module, numbers: Iterable[Tensor], inputs: Tensor) -> Any:
+    """What a model says with these numbers in its parameters."""
+    put(model, numbers)
     return model(inputs.clone())
 
 
@@ -131,13 +122,10 @@ def drawn_like(model: nn.Module, generator: torch.Generator) -> list[Tensor]:
 
 def cannot(model: nn.Module, look: Callable[[], str]) -> str:
     """What a look finds with the parameters of a model, if it finds the same with others."""
-    own, drawn = [p.data for p in model.parameters()], drawn_like(model, seeded(0))
-    found = look()
-    for p, x in zip(model.parameters(), drawn, strict=True):
-        p.data = 0.3 * x
+    own, found = [p.data for p in model.parameters()], look()
+    put(model, [0.3 * x for x in drawn_like(model, seeded(0))])
     same = found == look()
-    for p, data in zip(model.parameters(), own, strict=True):
-        p.data = data
+    put(model, own)
     return found if same else ""
 
 
@@ -146,14 +134,38 @@ def share(a: Tensor, b: Tensor) -> float:
     return (a == b).double().mean().item()
 
 
-def moved_by(model: nn.Module, inputs: Tensor, others: Tensor) -> Tensor:
+def moved_by(model: Callable[[Tensor], Tensor], inputs: Tensor, others: Tensor) -> Tensor:
     """How far a number in another's place moves what is said, (place, place of the answer, ...)."""
-    said, found = model(inputs.clone()), []
-    for place in range(inputs.size(1)):
-        changed = inputs.clone()
-        changed[:, place] = others[:, place]
-        found.append((model(changed) - said).abs().amax(0) / said.std())
-    return torch.stack(found)
+    (b, n), each = inputs.shape, torch.arange(inputs.numel())
+    changed, place = inputs.repeat(n, 1), each // b
+    changed[each, place] = others[each % b, place]
+    said = model(inputs.repeat(n, 1))
+    return ((model(changed) - said).abs() / said.std()).unflatten(0, (n, b)).amax(1)
+
+
+def unread(model: nn.Module, inputs: Tensor, others: Tensor, asks: Tensor) -> str:
+    """Which inputs, or what of their order, make no difference where they should; '' if none.
+
+    Args:
+        others: take their places.
+        asks: (n, m), which input belongs to which answer.
+    """
+    n = inputs.size(1)
+    moved = moved_by(model, inputs, others).reshape(n, asks.size(1), -1).amax(-1) * asks
+    if never := (moved.amax(1) < 1e-6).nonzero().flatten().tolist():
+        where = f"at the places {never}" if len(never) < n else "at every place"
+        return f"what stands {where} makes no difference where it should"
+    order = [0, *range(n - 2, 0, -1), n - 1]
+    same = near(model(inputs[:, order])[:, 0], model(inputs.clone())[:, 0])
+    return "the order of all but the first and the last makes no difference" * same
+
+
+def never_right(right: Tensor, numbers: Tensor, what: str) -> str:
+    """Which numbers (tokens or positions) are hardly ever right, where all others are; or ''."""
+    shares = torch.stack([right[numbers == k].double().mean() for k in numbers.unique()])
+    low = shares < 0.2
+    told = f"some {what} are never right: {numbers.unique()[low].tolist()}"
+    return told if low.any() and not low.all() and shares[~low].min() > 0.9 else ""
 
 
 def sure(logits: Tensor, targets: Tensor) -> str:
@@ -169,8 +181,13 @@ def near(a: Tensor, b: Tensor) -> bool:
     return torch.allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
+def alike(logits: Tensor, others: Tensor) -> bool:
+    """Nearly the same logits, or the same answers?"""
+    return near(logits, others) or share(logits.argmax(-1), others.argmax(-1)) > 0.99
+
+
 def independent(
-    model: nn.Module, inputs: Tensor, said: Tensor, alike: Callable[[Tensor, Tensor], bool]
+    model: nn.Module, inputs: Tensor, said: Tensor, same: Callable[[Tensor, Tensor], bool] = alike
 ) -> bool | str:
     """True where each of three inputs is answered alone as in its batch."""
     alone = [model(inputs[k : k + 1].clone()) for k in range(3)]
@@ -179,9 +196,9 @@ def independent(
         if (seen := answered(x, (1, *said.shape[1:]), model)) is not True:
             gives = "gives" if "tensor of shape" in str(seen) else "is not finite:"
             return f"a batch of one {gives} {seen}"
-    if alike(torch.cat(alone), said[:3]):
+    if same(torch.cat(alone), said[:3]):
         return True
-    return "no" if alike(again, said) else "no; asked twice, it says something else"
+    return "no" if same(again, said) else "no; asked twice, it says something else"
 
 
 def skill(
@@ -209,19 +226,6 @@ def skill(
         if moved(with_parameters(model, numbers, inputs)):
             return f"with {words} it says something else"
     return True
-
-
-def up_to_wrong(facts: Callable[..., Iterator]) -> Callable[..., Iterator]:
-    """The same facts up to the first that is wrong; those behind it need it."""
-
-    @wraps(facts)
-    def few(*args: Any, **named: Any) -> Iterator:
-        for fact in facts(*args, **named):
-            yield fact
-            if (fact[1] if isinstance(fact, tuple) else fact) is not True:
-                return
-
-    return few
 
 
 @torch.enable_grad()
@@ -264,10 +268,10 @@ def mixes(
         before, after = (with_parameters(model, numbers, x) for x in (tokens, replaced))
         moved = (after - before).nan_to_num(0.0, 0.0, 0.0).abs().amax(-1)
         kinds = (after.isfinite() != before.isfinite()).any(-1)  # may become NaN, too
-        most, moves = moved.max(), moves or bool(moved.any() or kinds.any())
-        for x in (moved, kinds):
-            x[every, to(place)] = 0
-        mixed |= bool(moved.max() > 0.01 * most or kinds.any())
+        moved[kinds] = most = moved.max().clamp(min=1e-9)
+        moves |= bool(moved.any())
+        moved[every, to(place)] = 0
+        mixed |= bool(moved.max() > 0.01 * most)
     if not moves:
         return "with parameters drawn at random, no token changes anything"
     return mixed or "with parameters drawn at random, a token changes its own place only"

@@ -7,7 +7,6 @@ of every answer that hears it, so that one explainer helps every exercise:
     errors      what does the error mean, and in which line of the answer was it raised?
     shapes      are the right numbers there, in another shape, order or type?
     kept        is a result that of an earlier call?
-    decoders    what does a step of decoding cache wrongly, and whom does it read?
     beside      are the results right, and a way back is cut, an input changed, too much made?
     factors     is all a multiple of what it should be, by a number or the size of an axis?
     relations   how is the result related to the right one: reversed, averaged, its square?
@@ -15,6 +14,7 @@ of every answer that hears it, so that one explainer helps every exercise:
     masks       which query reads which key, and should not?
     loud        are only large scores wrong?
     layers      with which parameters is a layer wrong, and with which right?
+    decoders    what does a step of decoding cache wrongly, and whom does it read?
     widths      do the weights depend on the width of the values?
     maps        with the identity as values attention returns its own map: what is wrong with it?
     counts      how does one get a wrong number: by which factor, term or rounding?
@@ -69,7 +69,6 @@ BEFORE: tuple[Explainer, ...] = (kept.kept_between, masks.inverted, shapes.reord
 ORDER: tuple[Explainer, ...] = (
     *OF_ERRORS,
     shapes.uncalled, shapes.one_of_several, shapes.packed, shapes.reshaped,
-    decoders.cached,
     shapes.of_another_type,
     beside.changed_input, beside.lost_gradient, beside.cut_gradient, beside.too_large,
     layers.unsteady,

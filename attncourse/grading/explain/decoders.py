@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attncourse.grading.compare import difference, plain
-from attncourse.grading.explain.asked import Asked, Wrong
+from attncourse.grading.compare import difference
+from attncourse.grading.explain.asked import Asked
 from attncourse.grading.explain.places import apart
 from attncourse.grading.explain.weights import says_of_map
 from attncourse.grading.observe import Case
@@ -18,54 +18,29 @@ CACHED = (1, "keys"), (2, "values")
 MOST = 6  # calls that are asked again
 
 
-def _arguments(asked: Asked) -> list[str]:
-    """The names of the arguments of a step; none where only loud scores go wrong."""
-    steps = asked.cases and {"query", "value", "past_value"} <= set(asked.arguments)
-    return asked.arguments if steps and not asked.only_loud else []
-
-
-def cached(asked: Asked) -> str:
-    """The first keys or values that are not those of all tokens so far."""
-    names = _arguments(asked)
-    for call in asked.wrong if names else ():
-        for number, what in CACHED:
-            right, seen = (x[number] for x in (call.expected, call.seen))
-            if plain(seen) and (seen.shape != right.shape or difference(right, seen)):
-                return f"In the call '{call.label}' {_of_rows(call, names, what, right, seen)}"
-    return ""
-
-
-def _of_rows(call: Wrong, names: list[str], what: str, right: Tensor, seen: Tensor) -> str:
-    """How many rows there are, or which of them are wrong."""
-    if seen.shape != right.shape:
-        count = seen.size(2) if seen.dim() == 4 else 0
-        asks = f"{right.size(2)} {what} are to be returned, the cached and the new ones"
-        shape = f"the shape of yours is {tuple(seen.shape)}"
-        return f"{asks}; {f'there are {count}' if count not in (0, right.size(2)) else shape}."
-    past = call.case.args[names.index("past_value")].size(2)
-    wrong = apart(right, seen).transpose(1, 2).flatten(2).any(-1).any(0)
-    rows = wrong.nonzero().flatten().tolist()
-    which = ", ".join(map(str, rows[:6])) + " ..." * (len(rows) > 6)
-    told = f"of the {right.size(2)} returned {what}, {past} of them cached, number {which}"
-    came = "; cached ones come back as they came in" if rows[0] < past else ""
-    return f"{told} {'are' if len(rows) > 1 else 'is'} wrong{came}."
-
-
 def decoded(asked: Asked) -> str:
-    """Keys and values are right: whom do the queries read?"""
-    names = _arguments(asked)
-    if not names or any(not isinstance(x.seen, tuple) for x in asked.wrong):
+    """Which returned keys or values are wrong; where none is, whom the queries read."""
+    names = asked.arguments
+    steps = asked.cases and {"query", "value", "past_value"} <= set(names)
+    if not steps or asked.only_loud or len(asked.shaped) < len(asked.wrong):
         return ""
-    cases = [_with_identity(x.case, names) for x in asked.wrong]
-    for case, right, seen in asked.again(cases[:MOST]):
-        made = seen[0] if isinstance(seen, tuple) and seen else seen
-        if not plain(made) or made.shape != right[0].shape:
-            return ""
-        if difference(right[0], made):
+    for call in asked.wrong:
+        past = call.case.args[names.index("past_value")].size(2)
+        for k, what in CACHED:
+            wrong = apart(call.expected[k], call.seen[k]).any(3).any(1).any(0).nonzero().flatten()
+            if rows := wrong.tolist():
+                some = ", ".join(map(str, rows[:6])) + " ..." * (len(rows) > 6)
+                came = "; cached ones come back as they came in" if rows[0] < past else ""
+                told = f"In the call '{call.label}' wrong {what} are returned: number {some}, where"
+                return f"{told} the first {past} are the cached ones{came}."
+    for case, right, seen in asked.again(
+        [_with_identity(x.case, names) for x in asked.wrong[:MOST]]
+    ):
+        if difference(right[0], seen[0]):
             query = case.args[names.index("query")]
-            says = says_of_map(case.label, right[0], made, query, right[1])
-            told = f"As far as the output tells: {says[0].lower()}{says[1:]}"
-            return f"Keys and values are right. {told}"
+            says = says_of_map(case.label, right[0], seen[0], query, right[1])
+            says = f"As far as the output tells: {says[0].lower()}{says[1:]}"
+            return f"Keys and values are right. {says}"
     return ""
 
 

@@ -24,8 +24,8 @@ MEANINGS = (
     ("asked twice", RANDOM),
     ("it still", "With other numbers in its parameters it is as good: what it knows stands in "
      "forward, or where model.parameters() does not see it."),
-    ("in a batch: no", "What it says of one input depends on the others in its batch: each must be "
-     "normed and mixed by itself."),
+    ("in a batch: no", "What it says of one input depends on the others in its batch. Does a norm "
+     "or a mean run over them, or is the batch read as the sequence (batch_first=True)?"),
     ("unchanged: no", "forward changes what its caller gives it, in place; work on a copy."),
     ("sure of other", "On what is new it is worse than a guess. One finds this where a few inputs "
      "are learned by heart (draw new ones in every step), where the target is another one, or "
@@ -33,6 +33,8 @@ MEANINGS = (
     ("than guess", "On new inputs it does little more than guess. Is it trained, with new ones in "
      "every step, towards what is asked? Is the learning rate too large?"),
     ("not there yet", "It learned, but not enough: train longer, or with another learning rate."),
+    ("the order of all but", "It cannot tell in which order these stand. Where, in front of "
+     "attention, do they get their places?"),
     ("too many", "It has too many parameters: make it narrower, or take fewer layers."),
 )  # fmt: skip
 

@@ -1,7 +1,6 @@
 """The text of the capstone, Python's own manual; a model of it by hand, and what its heads do."""
 
-from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from pydoc_data.topics import topics
 from typing import Any
 
@@ -9,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from attncourse.grading.compare import plain
-from attncourse.grading.exercise import Facts, seeded
-from attncourse.grading.trained import Unlike, facts_of, kind_of
+from attncourse.grading.inputs import seeded
+from attncourse.grading.trained import Unlike, kind_of
 
 CHARACTERS, WINDOW, MOST = 128, 64, 400_000
 EARLIER = "are they of an earlier call? Run the model first, then collect what its blocks have kept"
@@ -35,14 +34,19 @@ def pairs() -> Tensor:
     return (counts / counts.sum(1, keepdim=True)).log()
 
 
-def passages(generator: torch.Generator, count: int, learned: bool = False) -> Tensor:
+def passages(seed: int, count: int = 32, learned: bool = False) -> Tensor:
     """What is held out, (count, 65): inputs but for the last character, targets from the second.
 
     With ``learned``, what is to be learned from instead.
     """
     text = manual()[not learned]
-    starts = torch.randint(len(text) - WINDOW, (count, 1), generator=generator)
+    starts = torch.randint(len(text) - WINDOW, (count, 1), generator=seeded(seed))
     return text[starts + torch.arange(WINDOW + 1)]
+
+
+def characters(seed: int) -> Tensor:
+    """The inputs of these passages."""
+    return passages(seed)[:, :-1]
 
 
 def loss(logits: Tensor, targets: Tensor) -> float:
@@ -54,22 +58,6 @@ def loss(logits: Tensor, targets: Tensor) -> float:
 def of_pairs(tokens: Tensor, targets: Tensor) -> float:
     """The loss of the table of pairs."""
     return loss(pairs()[tokens], targets)
-
-
-def judged(judge: Callable[..., Iterator], facts: tuple[str, ...], count: int) -> Facts:
-    """Judges a trained model on ``count`` passages: a small module, ``facts``, and nothing changed.
-
-    These facts are yielded by ``judge(model, characters, targets, generator)``, up to a wrong one.
-    """
-    small = "it is a torch.nn.Module", f"it learns at most {MOST:,} numbers"
-    names = *small, *facts, "characters left unchanged"
-
-    def of_model(model: Any, seed: int) -> dict[str, Any]:
-        given, generator = passages(seeded(seed), count), seeded(seed, "parameters")
-        asked = partial(judge, targets=given[:, 1:], generator=generator)
-        return facts_of(model, names, MOST, given[:, :-1].clone(), asked)
-
-    return Facts(of_model, names)
 
 
 class Table(nn.Module):
@@ -127,16 +115,17 @@ def measured(maps: Tensor, tokens: Tensor) -> dict[str, Tensor]:
     return {what: x[..., 8:].mean((1, 3)) for what, x in found.items()}
 
 
-def stacked(weights) -> Tensor:
-    """Weights of all layers in one tensor."""
-    return torch.stack([x.detach().double() for x in weights])
+def maps_of(result: Any, tokens: Tensor) -> Tensor:
+    """The weights of all layers in one tensor.
 
-
-def maps_of(result: Any) -> Tensor:
-    """The weights of all layers in another result of the same model."""
+    Raises:
+        Unlike: they are none, or none of these tokens.
+    """
     if not isinstance(result, tuple | list) or len(result) != 3:
         raise Unlike(f"another call returns {kind_of(result)}")
-    return stacked(result[1])
+    if (seen := layers_of(result[1], tokens)) is not True:
+        raise Unlike(seen)
+    return torch.stack([x.detach().double() for x in result[1]])
 
 
 def layers_of(weights: Any, tokens: Tensor) -> bool | str:
@@ -145,7 +134,10 @@ def layers_of(weights: Any, tokens: Tensor) -> bool | str:
     shapes = {tuple(x.shape) if plain(x) else kind_of(x) for x in several}
     if len(shapes) != 1 or isinstance(next(iter(shapes)), str):
         came = ", ".join(kind_of(x) for x in several) or kind_of(weights)
-        return f"give a list with a tensor for each layer, all of one shape; it holds {came:.80}"
+        old = f"; {EARLIER}" * (len(shapes) > 1)
+        return (
+            f"give a list with a tensor for each layer, all of one shape; it holds {came:.80}{old}"
+        )
     (shape,), (b, n) = shapes, tokens.shape
     if len(shape) != 4 or shape[2:] != (n, n):
         mean = "; is it the mean of the heads?" * (shape == (b, n, n))
@@ -155,14 +147,13 @@ def layers_of(weights: Any, tokens: Tensor) -> bool | str:
 
 def own_maps(maps: Tensor) -> bool | str:
     """True where no head has the mean of the others of its layer, and no layer is there twice."""
-    heads = maps.size(2)
     for i, layer in enumerate(maps):
         if any((layer - other).abs().max() < 1e-6 for other in maps[:i]):
             return f"those of layer {i} are there twice"
-        for h in range(heads if heads > 1 else 0):
-            rest = (layer.sum(1) - layer[:, h]) / (heads - 1)
-            if (layer[:, h] - rest).abs().max() < 1e-6:
-                return f"no; head {h} of layer {i} has the mean of the other heads of its layer"
+    rest = (maps.sum(2, keepdim=True) - maps) / (maps.size(2) - 1)  # NaN where there is one head
+    if len(same := ((maps - rest).abs().amax((1, 3, 4)) < 1e-6).nonzero()):
+        i, h = same[0].tolist()
+        return f"no; head {h} of layer {i} has the mean of the other heads of its layer"
     return True
 
 

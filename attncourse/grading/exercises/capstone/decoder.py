@@ -12,7 +12,7 @@ from attncourse.grading.exercises.capstone import _net as net
 from attncourse.grading.exercises.capstone._net import VOCAB, close, drawn_into, random_tokens
 from attncourse.grading.exercises.capstone._writing import layers_add
 from attncourse.grading.exercises.capstone.write import GRADIENT, LAYERS
-from attncourse.grading.trained import by_name, gradients, up_to_wrong
+from attncourse.grading.trained import gradients, up_to_wrong
 
 LENGTH = 16
 ORDER = "with one layer, the order of earlier tokens matters"
@@ -30,7 +30,6 @@ UNSTORED = "no; random numbers decide that are no parameters: in a buffer, or bl
 NORM = "no; does a norm run over samples or tokens, as nn.BatchNorm1d does?"
 
 
-@up_to_wrong
 @torch.no_grad()
 def facts(answer, seed: int) -> Iterator:
     """What decoders of a few sizes do with random parameters, and one with its own."""
@@ -88,7 +87,7 @@ def started(answer, seed: int) -> bool | str:
 EXERCISE = Exercise(
     name="decoder",
     answer="Decoder",
-    judge=Facts(lambda *asked: by_name(NAMES, facts(*asked)), NAMES),
+    judge=Facts(lambda *asked: up_to_wrong(NAMES, facts(*asked)), NAMES),
     right=net.Decoder,
     asks_for="class",
     measures=("gradients", "parameters"),

@@ -6,11 +6,11 @@ from operator import index
 import torch
 from torch import Tensor
 
-from attncourse.grading.exercise import Exercise, run
+from attncourse.grading.exercise import Exercise, run, seeded
 from attncourse.grading.exercises.capstone import _text as text
 from attncourse.grading.exercises.capstone._looks import shape_of
 from attncourse.grading.explain.trainings import meaning_of_facts
-from attncourse.grading.trained import drawn_like, kind_of, up_to_wrong, with_parameters
+from attncourse.grading.trained import drawn_like, judged, kind_of, with_parameters
 
 OTHERS = "no; is something of a passage mixed with the others, or drawn at random?"
 MORE, LEAST, WHAT = 1.5, 0.2, ("previous", "start", "same", "spread")
@@ -28,10 +28,9 @@ FACTS = (
 )
 
 
-@up_to_wrong
-def judge(model, given, targets, generator) -> Iterator:
-    """What the model reads, up to a wrong fact."""
-    tokens = given.clone()
+def judge(model, given, seed: int) -> Iterator:
+    """What the model reads."""
+    tokens, targets = given.clone(), text.passages(seed)[:, 1:]
     result = model(given)  # here it may change them
     several = isinstance(result, tuple | list) and len(result) == 3
     yield several or kind_of(result)
@@ -40,17 +39,17 @@ def judge(model, given, targets, generator) -> Iterator:
     learned = text.loss(logits, targets) < text.of_pairs(tokens, targets)
     yield learned or "no; wrap the model that you have trained"
     yield text.layers_of(weights, tokens)
-    maps = text.stacked(weights)  # layers, b, heads, n, n
+    maps = text.maps_of(result, tokens)  # layers, b, heads, n, n
     yield text.rows_of(maps)
     yield text.own_maps(maps)
-    fewer, few = text.maps_of(model(tokens[:4].clone())), maps[:, :4]
+    fewer, few = text.maps_of(model(tokens[:4].clone()), tokens[:4]), maps[:, :4]
     same = fewer.shape == few.shape
     yield torch.allclose(fewer, few, atol=1e-3) or OTHERS if same else text.EARLIER
     claimed = run(claim_of, claim, maps)
     yield isinstance(claimed, tuple) or claimed
     yield stands_out(text.measured(maps, tokens), *claimed)
-    others = with_parameters(model, drawn_like(model, generator), tokens)
-    yield all_move(text.maps_of(others), maps)
+    others = with_parameters(model, drawn_like(model, seeded(seed, "parameters")), tokens)
+    yield all_move(text.maps_of(others, tokens), maps)
 
 
 def claim_of(claim, maps: Tensor) -> tuple | str:
@@ -91,7 +90,7 @@ def all_move(other: Tensor, maps: Tensor) -> bool | str:
 EXERCISE = Exercise(
     name="explain_head",
     answer="explained",
-    judge=text.judged(judge, FACTS, 16),
+    judge=judged(judge, FACTS, text.MOST, text.characters, "characters"),
     right=text.Reader((0, 1, "previous")),
     explain=(meaning_of_facts(),),
     asks_for="model",

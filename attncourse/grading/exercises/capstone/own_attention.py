@@ -11,7 +11,7 @@ from attncourse.grading.exercises.capstone._looks import influence, listed
 from attncourse.grading.exercises.capstone._net import VOCAB, Net, drawn_into, random_tokens
 from attncourse.grading.exercises.capstone._writing import one_step
 from attncourse.grading.exercises.capstone.write import FIRST, LAST, STEP, writes
-from attncourse.grading.trained import by_name, up_to_wrong
+from attncourse.grading.trained import up_to_wrong
 
 LENGTH, WIDTH, HEADS, LAYERS = 32, 24, 4, 2
 READS = "the last position reads itself and the two tokens before it"
@@ -21,7 +21,6 @@ SIZE = "the cache is at most half of that of multi-head attention"
 NAMES = *FIRST, READS, *LAST, SIZE, WIDE, STEP
 
 
-@up_to_wrong
 def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
     """What a decoder with any attention writes with random parameters."""
     further = partial(near, answer, seed)
@@ -64,7 +63,7 @@ class Grouped(Net):
 EXERCISE = Exercise(
     name="own_attention",
     answer="Slim",
-    judge=Facts(lambda *asked: by_name(NAMES, facts(*asked)), NAMES),
+    judge=Facts(lambda *asked: up_to_wrong(NAMES, facts(*asked)), NAMES),
     right=Grouped,
     asks_for="class",
     measures=("gradients", "memory", "parameters"),

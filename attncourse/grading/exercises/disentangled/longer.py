@@ -6,24 +6,25 @@ from typing import Any
 import torch
 from torch import nn
 
-from attncourse.grading.copying import alike, copies, learned
-from attncourse.grading.exercise import Asked, Exercise, Facts, Raised, seeded
+from attncourse.grading.copying import copies, learned
+from attncourse.grading.exercise import Asked, Exercise, seeded
 from attncourse.grading.explain.trainings import in_place, meaning_of_facts
-from attncourse.grading.trained import answered, facts_of, independent, looked
+from attncourse.grading.trained import answered, independent, judged
 
-VOCAB, SPAN, BACK, MOST, THRESHOLD, LENGTHS = 16, 8, 3, 10_000, 0.95, (16, 32, 64)
-NAMES = (
-    "it is a torch.nn.Module", f"it learns at most {MOST:,} numbers",
+VOCAB, SPAN, BACK, MOST, THRESHOLD = 16, 8, 3, 10_000, 0.95
+SHORT, LENGTHS = 11, (16, 32, 64)
+FACTS = (
     f"logits have shape (batch, n, {VOCAB}) and are finite",
     "a sequence gets the same answer alone and in a batch",
     *(f"accuracy at length {n} is above {THRESHOLD}" for n in LENGTHS),
-    "the skill sits in the parameters", "tokens left unchanged",
-)  # fmt: skip
+    "the skill sits in the parameters",
+)
 PLACES = "Let scores depend on i - j, with a learned number or vector for each distance."
 OTHER = "The target is the token three places back: tokens[:, :-3] belongs to logits[:, 3:]."
 MEANINGS = (  # words of what was seen, at the shortest length
     ("function", "This is a function; wrap it in a torch.nn.Module with parameters."),
-    ("(37, 13, ", "The first places are left out; return logits at all of them."),
+    ("(37, 16, 11)", "The logits are (batch, vocabulary, place); return (batch, n, 16)."),
+    ("(37, 8, ", "The first places are left out; return logits at all of them."),
     ("a tuple", "Logits and weights come out together; return the logits alone."),
     ("of shape (37, 16)", "Return logits at every place: their shape is (batch, n, 16)."),
     ("it says what", OTHER), ("token itself", OTHER),
@@ -53,32 +54,28 @@ LONGER = (  # what was seen of longer sequences, where it is right at the shorte
 )  # fmt: skip
 
 
-def facts(model, seed: int) -> dict:
+def sequences(seed: int, n: int = SHORT) -> torch.Tensor:
+    return torch.randint(VOCAB, (37, n), generator=seeded(seed, n))
+
+
+def judge(model, given, seed: int) -> Iterator[Any]:
     """What the model does on sequences that it has not seen."""
-    tokens = [torch.randint(VOCAB, (37, n), generator=seeded(seed, n)) for n in LENGTHS]
-
-    def judge(model, given) -> Iterator[Any]:
-        logits = model(given.clone())
-        yield (shape := answered(logits, (*given.shape, VOCAB), model))
-        if shape is not True:
-            return
-        yield looked(independent, model, given, logits, alike)
-        for x in tokens:
-            yield looked(copies, model, x.to(given.device), VOCAB, BACK, THRESHOLD)
-        yield learned(model, given.clone(), seeded(seed, "parameters"), BACK)
-
-    return facts_of(model, NAMES, MOST, tokens[0], judge)
+    logits = model(given.clone())
+    yield answered(logits, (*given.shape, VOCAB), model)
+    yield independent(model, given, logits)
+    several = [sequences(seed, n).to(given.device) for n in LENGTHS]
+    for tokens in several:
+        yield copies(model, tokens, VOCAB, BACK, THRESHOLD)
+    yield learned(model, several[0], seeded(seed, "parameters"), BACK)
 
 
 def at_lengths(asked: Asked) -> str:
     """What it means that sequences as long as those of the training are right, and others wrong."""
-    if f"(37, {VOCAB}, 32)" in str(asked.seen.get(NAMES[5])):
-        return "The logits are (batch, vocabulary, place); return (batch, n, 16)."
-    same, short, *longer = (asked.seen.get(name) for name in NAMES[3:7])
-    wrong = ["shape" if isinstance(x, Raised) else str(x) for x in longer if x is not True]
-    if (same, short) != (True, True) or not wrong:
+    seen = [asked.seen.get(fact) for fact in FACTS[:-1]]
+    if seen[:3] != [True] * 3 or seen[4] is True:
         return ""
-    means = next(means for words, means in LONGER if words in wrong[0])
+    wrong = next(str(x) for x in seen if x is not True)
+    means = next(means for words, means in LONGER if words in wrong)
     return f"At length {LENGTHS[0]} it is right, and not at longer ones. {means}"
 
 
@@ -99,7 +96,7 @@ class Distances(nn.Module):
 EXERCISE = Exercise(
     name="longer",
     answer="model",
-    judge=Facts(facts, NAMES),
+    judge=judged(judge, FACTS, MOST, sequences, "tokens"),
     right=Distances(),
     explain=(in_place, at_lengths, meaning_of_facts(*MEANINGS)),
     asks_for="model",

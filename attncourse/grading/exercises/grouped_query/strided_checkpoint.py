@@ -52,7 +52,9 @@ def heads_of(old: tuple, new: tuple, num_heads: int, num_kv_heads: int) -> str:
             if None in rows:
                 return f"{where} are {what} with other numbers; only their order may change"
             listed = ", ".join(map(str, rows))
-            return f"{where} stand the old {what} {listed}; the {d} of a head stay together, in order"
+            return (
+                f"{where} stand the old {what} {listed}; the {d} of a head stay together, in order"
+            )
         found.append(", ".join(map(str, heads)))
     first = ", ".join(map(str, range(0, num_heads, num_kv_heads)))
     return (

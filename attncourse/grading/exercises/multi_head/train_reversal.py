@@ -1,69 +1,48 @@
 """Exercise train_reversal: a trained model that says sequences backwards, judged on new ones."""
 
-from functools import partial
-
 import torch
 from torch import nn
 
 from attncourse.grading import trained
-from attncourse.grading.exercise import Exercise, Facts, seeded
+from attncourse.grading.exercise import Exercise, seeded
 from attncourse.grading.explain.trainings import in_place, meaning_of_facts, said_instead
 
 VOCAB, LENGTH, MAX_PARAMETERS, THRESHOLD = 20, 12, 20_000, 0.99
-NAMES = (
-    "it is a torch.nn.Module",
-    f"it learns at most {MAX_PARAMETERS} numbers",
+FACTS = (
     "logits have shape (batch, 12, 20) and are finite",
-    f"accuracy on new sequences is above {THRESHOLD}",
     "a sequence gets the same answer alone and in a batch",
+    f"accuracy on new sequences is above {THRESHOLD}",
     "the skill sits in the parameters",
-    "tokens left unchanged",
 )
-OTHERS = "it depends on the other sequences"
 MEANINGS = (
-    (OTHERS, "What it says of a sequence depends on the others in its batch: is the batch read as "
-     "the sequence? nn.MultiheadAttention asks for batch_first=True."),
-    ("change places", "What a place says does not depend on the order of the other tokens, so it "
-     "cannot find the one that it needs. Where, in front of attention, do tokens get their "
-     "places?"),
-    ("does not depend on the token", "These answers do not depend on the tokens that they should "
-     "name, for other parameters neither: is there attention over all places, and does a mask or a "
-     "window hide some?"),
+    ("difference where it should", "Answers do not depend on the tokens that they should name, for "
+     "other parameters neither: is there attention over all places, and does a mask or a window "
+     "hide some?"),
     ("its own place", "With random parameters, a token still changes nothing but its own place in "
      "the answer: the order is in forward, as a flip or an index. Attention should learn it."),
 )  # fmt: skip
 
 
-def facts(model, seed: int) -> dict:
-    """What the model does on sequences that it has not seen."""
-    tokens = torch.randint(VOCAB, (83, LENGTH), generator=seeded(seed))
-    rest = partial(judge, generator=seeded(seed, "parameters"))
-    return trained.facts_of(model, NAMES, MAX_PARAMETERS, tokens, rest)
+def sequences(seed: int) -> torch.Tensor:
+    return torch.randint(VOCAB, (83, LENGTH), generator=seeded(seed))
 
 
-def judge(model, tokens, generator):
-    """Shape, accuracy, independence of the batch, and whether other parameters know nothing."""
-    given, tokens = tokens, tokens.clone()
+def judge(model, given, seed: int):
+    """Shape, independence of the batch, accuracy, and whether other parameters know nothing."""
+    tokens, generator = given.clone(), seeded(seed, "parameters")
     logits = model(tokens.clone())
-    yield (shape := trained.answered(logits, (*tokens.shape, VOCAB), model))
-    if shape is not True:
-        return
+    yield trained.answered(logits, (*tokens.shape, VOCAB), model)
+    yield trained.independent(model, given, logits)
     said, backwards = logits.argmax(-1), tokens.flip(1)
-    known = trained.share(said, backwards) > THRESHOLD
-    same = lambda x, y: trained.share(x.argmax(-1), y.argmax(-1)) > THRESHOLD  # noqa: E731
-    alone = trained.looked(trained.independent, model, given, logits, same)
-    unsteady = OTHERS if alone == "no" else alone if "twice" in str(alone) else ""
-    yield known or unsteady or described(model, tokens, logits)
-    yield alone
+    yield trained.share(said, backwards) > THRESHOLD or described(model, tokens, logits)
     skilled = trained.skill(
         model, tokens, generator,
         knows=lambda x: trained.share(x.argmax(-1), backwards) > 0.5,
         moved=lambda x: trained.share(x.argmax(-1), said) < 0.9, by=1e-3,
     )  # fmt: skip
-    if skilled is True:
-        others, to = (tokens + 7) % VOCAB, lambda k: LENGTH - 1 - k
-        skilled = trained.mixes(model, tokens, others, to, generator)
-    yield skilled
+    others, to = (tokens + 7) % VOCAB, lambda k: LENGTH - 1 - k
+    mixed = skilled is True and trained.mixes(model, tokens, others, to, generator)
+    yield mixed or skilled
 
 
 def described(model, tokens, logits) -> str:
@@ -79,26 +58,16 @@ def described(model, tokens, logits) -> str:
     of = (said[:, :, None] == tokens[:, None]).double().mean(0)  # which place is said at each?
     if of.amax(1).min() > 0.9 and of.argmax(1).tolist() != list(range(LENGTH))[::-1]:
         return f"it says the tokens in another order, from the places {of.argmax(1).tolist()}"
-    right, places = (said == backwards).double(), torch.arange(LENGTH).expand_as(tokens)
-    told = trained.cannot(model, lambda: _unread(model, tokens[:16]))
-    for what, number in ("tokens", backwards), ("positions", places):
-        shares = torch.stack([right[number == k].mean() for k in number.unique()])
-        if 0 < (shares < 0.2).sum() < len(shares) and shares[shares >= 0.2].min() > 0.9:
-            never = (shares < 0.2).nonzero().flatten().tolist()
-            told = told or f"some {what} are never right: {never}"
-    reached = "not there yet" if right.mean() > 0.2 else trained.sure(logits, backwards)
-    return f"{told or reached}: {right.mean():.2f}"
-
-
-def _unread(model, tokens) -> str:
-    """Which tokens, or what of their order, make no difference where they should; '' if none."""
-    moved = trained.moved_by(model, tokens, (tokens + 7) % VOCAB).amax(-1).flip(0).diagonal()
-    if hidden := (moved < 1e-6).nonzero().flatten().tolist():
-        where = f"at the places {hidden}" if len(hidden) < LENGTH else "at every place"
-        return f"the answer {where} does not depend on the token that belongs there"
-    others = [0, *range(LENGTH - 1, 0, -1)]  # place 0 keeps its token
-    same = trained.near(model(tokens[:, others])[:, 0], model(tokens.clone())[:, 0])
-    return "the answer at place 0 is the same when the other tokens change places" * same
+    right, places = said == backwards, torch.arange(LENGTH).expand_as(tokens)
+    few, asks = tokens[:16], torch.eye(LENGTH).flip(0)
+    told = (
+        trained.cannot(model, lambda: trained.unread(model, few, (few + 7) % VOCAB, asks))
+        or trained.never_right(right, backwards, "tokens")
+        or trained.never_right(right, places, "positions")
+    )
+    known = right.double().mean()
+    reached = "not there yet" if known > 0.2 else trained.sure(logits, backwards)
+    return f"{told or reached}: {known:.2f}"
 
 
 class OwnAttention(nn.Module):
@@ -117,7 +86,7 @@ class OwnAttention(nn.Module):
 EXERCISE = Exercise(
     name="train_reversal",
     answer="model",
-    judge=Facts(facts, NAMES),
+    judge=trained.judged(judge, FACTS, MAX_PARAMETERS, sequences, "tokens"),
     right=OwnAttention(),
     explain=(in_place, meaning_of_facts(*MEANINGS)),
     asks_for="model",
