@@ -6,7 +6,6 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
-from attncourse.grading.explain.places import moved
 
 
 def definition(table, n, m):
@@ -52,6 +51,5 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases),
     right=right,
     axes=("h n m",),
-    explain=(moved("table"),),
     measures=("gradients",),
 )
