@@ -6,17 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attncourse.grading.compare import Described
-from attncourse.grading.trained import (
-    answered,
-    cannot,
-    drawn_like,
-    near,
-    never_right,
-    share,
-    skill,
-    sure,
-    with_parameters,
-)
+from attncourse.grading.trained import answered, cannot, near, never_right, share, sure
 
 SHIFTS = (0, 1, 2, 4, 5, 6, -1, -2, -3, -4)
 
@@ -92,48 +82,3 @@ def _unseen(model: nn.Module, tokens: Tensor, logits: Tensor, back: int) -> Iter
 
 def _where(by: int) -> str:
     return f"{abs(by)} place{'s' * (abs(by) > 1)} {'back' if by > 0 else 'ahead'}"
-
-
-def learned(model: nn.Module, tokens: Tensor, g: torch.Generator, back: int) -> bool | str:
-    """True where its own parameters, and almost the same ones, copy, and others know no order."""
-    said = model(tokens.clone()).argmax(-1)
-    known = skill(
-        model, tokens, g,
-        knows=lambda x: copied(x, tokens, back) > 0.5,
-        moved=lambda x: share(x.argmax(-1), said) < 0.9, by=1e-3,
-    )  # fmt: skip
-    return known if known is not True else _order_learned(model, tokens, g, back)
-
-
-def _order_learned(model: nn.Module, tokens: Tensor, g: torch.Generator, back: int) -> bool | str:
-    """True where other parameters copy nothing, and a token moves other places, too.
-
-    With random parameters, large or small, an exchanged token must move logits at places other than
-    `back` after it, where its copy belongs, and multiples of that: else `forward` knows the order.
-    Small ones show what is built in: where all scores are about 0, all places are read alike.
-    """
-    n = tokens.size(1)
-    elsewhere = [k for k in range(n) if k % back or k > 4 * back]
-    drawn, other = (drawn_like(model, g) for _ in "ab")
-    for factors in (0,), (1, -1, 1), (0.1, -0.1, 0.1):
-        moved = torch.zeros(n, dtype=torch.float64)
-        for factor, numbers in zip(factors, (drawn, drawn, other), strict=False):
-            logits = with_parameters(model, [factor * p for p in numbers], tokens)
-            if copied(logits, tokens, back) > 0.5:
-                return f"with parameters drawn at random, times {factor}, it still copies"
-            moved += _moves(model, tokens, logits, back)
-        if moved[elsewhere].max() < 0.3 * moved[back]:
-            return (
-                f"forward knows the order: for any parameters, little moves but place {back} later"
-            )
-    return True
-
-
-def _moves(model: nn.Module, tokens: Tensor, logits: Tensor, back: int) -> Tensor:
-    """How much logits move at a token that is exchanged, one place after it and so on, around."""
-    n, each, replaced = tokens.size(1), torch.arange(len(tokens)), tokens.clone()
-    place = each % (n - back)
-    replaced[each, place] = (tokens[each, place] + 5) % logits.size(-1)
-    change = (model(replaced) - logits).abs().amax(-1).nan_to_num(1.0).double().cpu()
-    around = change.gather(1, (place[:, None] + torch.arange(n)) % n).mean(0)
-    return around / around.max().clamp(min=1e-12)

@@ -24,6 +24,8 @@ MEANINGS = (
     ("asked twice", RANDOM),
     ("it still", "With other numbers in its parameters it is as good: what it knows stands in "
      "forward, or where model.parameters() does not see it."),
+    ("knows the order", "forward shifts, flips, indexes, or has a mask that leaves one key: which "
+     "token is said where should be learned."),
     ("in a batch: no", "What it says of one input depends on the others in its batch. Does a norm "
      "or a mean run over them, or is the batch read as the sequence (batch_first=True)?"),
     ("unchanged: no", "forward changes what its caller gives it, in place; work on a copy."),

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from attncourse.grading.compare import plain
 from attncourse.grading.exercises.capstone._net import VOCAB, close, logits_of
-from attncourse.grading.trained import finite, kind_of
+from attncourse.grading.trained import finite, kind_of, moved_by
 
 SHAPE = "logits have shape (b, n, vocab) and are finite"
 TWICE, APART = "asked twice, it answers the same", "samples of a batch are apart"
@@ -64,12 +64,8 @@ def listed(there: Tensor) -> str:
 
 def influence(model: Callable[[Tensor], Any], tokens: Tensor, vocab: int = VOCAB) -> Tensor:
     """How far token j of (1, n) moves the logits at i, in units of their spread: (j, i)."""
-    n = tokens.size(1)
-    before, other = logits_of(model(tokens.expand(n, n).clone())), tokens.repeat(n, 1)
-    every = torch.arange(n)
-    other[every, every] = (other[every, every] + 7) % vocab
-    moved = (logits_of(model(other)) - before).abs().amax(-1)
-    return moved / before.std()
+    others = (tokens + 7) % vocab
+    return moved_by(lambda x: logits_of(model(x)), tokens, others).amax(-1)
 
 
 def causal(moves: Tensor, one: Callable[[], Tensor]) -> bool | str:

@@ -75,13 +75,8 @@ def described(logits: Tensor, tokens: Tensor, targets: Tensor, moves: Tensor) ->
     never = text.manual()[0].bincount(minlength=CHARACTERS) == 0
     strange = logits.detach().softmax(-1)[..., never.to(logits.device)].sum(-1).mean().item()
     unread = [where for d, where in enumerate(PLACES) if (moves.diagonal(d)[4:] < 1e-4).all()]
-    factors = (f for f in (-1, 0.3, 0.1, 0.03) if loss(f * logits, targets) < best)
     looks = (
         (own < min(found, best) / 2, "it says the character just read, and should say the next"),
-        (loss(logits[:, 1:], tokens[:, :-1]) < min(found, best) / 2,
-         "it says what stood one place before"),
-        (factor := next(factors, 0), f"multiplied by {factor}, its logits "
-         "would have a loss below that of the table"),
         (strange > 0.4, f"it gives {strange:.0%} of its probability to codes that never occur in "
          "the text"),
         (found > GUESS + 0.4, "it is sure of other characters"),

@@ -42,14 +42,8 @@ LOOKS = (  # of the first three gradients: what they are, and the numbers
     ("are w (1 - w) v; the weights of the other keys shrink, too", W * (1 - W) * V),
     ("are the weights; by these the output moves when a value moves, not a score", W),
     ("are 0; a score does move the output", 0 * V),
-    (
-        "are right, but in the opposite order: the first key has the weight 0.2 and the value 1",
-        FIRST.flip(0),
-    ),
-    (
-        "are w times v less the mean of 1, 2 and 4; the output is their mean with the weights, 2.8",
-        W * (V - V.mean()),
-    ),
+    ("are right, but in the opposite order: the first key has w = 0.2 and v = 1", FIRST.flip(0)),
+    ("are w (v - 7 / 3), with the plain mean of v; the weighted mean is 2.8", W * (V - V.mean())),
     ("have the opposite signs: more of the score of the largest value raises the output", -FIRST),
 )
 

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from attncourse.grading.copying import copies, learned
+from attncourse.grading.copying import copied, copies
 from attncourse.grading.exercise import Asked, Exercise, seeded
 from attncourse.grading.explain.trainings import in_place, meaning_of_facts
-from attncourse.grading.trained import answered, independent, judged
+from attncourse.grading.trained import answered, independent, judged, order_learned, share, skill
 
 VOCAB, SPAN, BACK, MOST, THRESHOLD = 16, 8, 3, 10_000, 0.95
 SHORT, LENGTHS = 11, (16, 32, 64)
@@ -18,6 +18,7 @@ FACTS = (
     "a sequence gets the same answer alone and in a batch",
     *(f"accuracy at length {n} is above {THRESHOLD}" for n in LENGTHS),
     "the skill sits in the parameters",
+    "which token is said where is learned",
 )
 PLACES = "Let scores depend on i - j, with a learned number or vector for each distance."
 OTHER = "The target is the token three places back: tokens[:, :-3] belongs to logits[:, 3:]."
@@ -39,8 +40,6 @@ MEANINGS = (  # words of what was seen, at the shortest length
     ("9 places back", "It cannot tell distance 3 from 9, for other parameters neither: does the "
      "table end too early, so that all further distances share its last row?"),
     ("there yet", "Right in part: train longer; or do two distances share a row of the table?"),
-    ("knows the order", "forward shifts, indexes, or has a mask that leaves one key; which "
-     "distance counts should be learned."),
 )  # fmt: skip
 LONGER = (  # what was seen of longer sequences, where it is right at the shortest
     ("shape", "Something has a length of its own: a table of positions, a mask, a view or a slice. "
@@ -66,12 +65,21 @@ def judge(model, given, seed: int) -> Iterator[Any]:
     several = [sequences(seed, n).to(given.device) for n in LENGTHS]
     for tokens in several:
         yield copies(model, tokens, VOCAB, BACK, THRESHOLD)
-    yield learned(model, several[0], seeded(seed, "parameters"), BACK)
+    tokens, generator = several[0], seeded(seed, "parameters")
+    said = model(tokens.clone()).argmax(-1)
+    yield skill(
+        model, tokens, generator,
+        knows=lambda x: copied(x, tokens, BACK) > 0.5,
+        moved=lambda x: share(x.argmax(-1), said) < 0.9, by=1e-3,
+    )  # fmt: skip
+    n, stacked = tokens.size(1), [BACK * k for k in (-1, 0, 1, 2, 3)]  # its own place; more layers
+    others, built_in = (tokens + 5) % VOCAB, [k % n for k in stacked]
+    yield order_learned(model, tokens, others, torch.arange(BACK, n), generator, built_in)
 
 
 def at_lengths(asked: Asked) -> str:
     """What it means that sequences as long as those of the training are right, and others wrong."""
-    seen = [asked.seen.get(fact) for fact in FACTS[:-1]]
+    seen = [asked.seen.get(fact) for fact in FACTS[:5]]
     if seen[:3] != [True] * 3 or seen[4] is True:
         return ""
     wrong = next(str(x) for x in seen if x is not True)

@@ -13,13 +13,12 @@ FACTS = (
     "a sequence gets the same answer alone and in a batch",
     f"accuracy on new sequences is above {THRESHOLD}",
     "the skill sits in the parameters",
+    "which token is said where is learned",
 )
 MEANINGS = (
     ("difference where it should", "Answers do not depend on the tokens that they should name, for "
      "other parameters neither: is there attention over all places, and does a mask or a window "
      "hide some?"),
-    ("its own place", "With random parameters, a token still changes nothing but its own place in "
-     "the answer: the order is in forward, as a flip or an index. Attention should learn it."),
 )  # fmt: skip
 
 
@@ -35,14 +34,13 @@ def judge(model, given, seed: int):
     yield trained.independent(model, given, logits)
     said, backwards = logits.argmax(-1), tokens.flip(1)
     yield trained.share(said, backwards) > THRESHOLD or described(model, tokens, logits)
-    skilled = trained.skill(
+    yield trained.skill(
         model, tokens, generator,
         knows=lambda x: trained.share(x.argmax(-1), backwards) > 0.5,
         moved=lambda x: trained.share(x.argmax(-1), said) < 0.9, by=1e-3,
     )  # fmt: skip
-    others, to = (tokens + 7) % VOCAB, lambda k: LENGTH - 1 - k
-    mixed = skilled is True and trained.mixes(model, tokens, others, to, generator)
-    yield mixed or skilled
+    others, to = (tokens + 7) % VOCAB, torch.arange(LENGTH).flip(0)
+    yield trained.order_learned(model, tokens, others, to, generator)
 
 
 def described(model, tokens, logits) -> str:

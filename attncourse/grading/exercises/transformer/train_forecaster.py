@@ -41,11 +41,11 @@ def signals(generator: torch.Generator, batch: int):
     return past, clean[:, LENGTH:]
 
 
-def judge(model, past, seed: int):
+def judge(model, given, seed: int):
     """Shape, independence of the batch, error, and whether other parameters know nothing."""
-    future, said = drawn(seed)[1], model(past.clone())
+    past, future, said = given.clone(), drawn(seed)[1], model(given.clone())
     yield answered(said, tuple(future.shape), model)
-    yield independent(model, past, said, partial(torch.allclose, rtol=1e-2, atol=1e-2))
+    yield independent(model, given, said, partial(torch.allclose, rtol=1e-2, atol=1e-2))
     found = said.double().cpu()
     yield error(said, future) < THRESHOLD or described(model, found, past, future)
     yield skill(model, past, seeded(seed, "parameters"), partial(knows, future),
