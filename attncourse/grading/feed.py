@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from operator import index
 from typing import Any
 
@@ -10,9 +11,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attncourse.grading.compare import Raised, plain
 from attncourse.grading.inputs import seeded
+from attncourse.grading.judges import Facts
 from attncourse.grading.observe import run
+from attncourse.grading.trained import up_to_wrong
 
 ZEROS = 1  # the token that is all zeros
+SPOILT = "a tensor that changes after it was appended changes nothing"
+SHOULD = "; it should be "
 
 
 class Feed:
@@ -99,20 +104,36 @@ class Rows(Feed):
         return " ".join("zeros" if x == str(ZEROS) else x for x in names) or "no token"
 
 
-def first_difference(steps: Callable[..., Iterator], answer: Callable, seed: int) -> bool | str:
-    """True where nothing changes when each tensor is overwritten after it was appended."""
-    both = zip(steps(answer, seed, spoil=True), steps(answer, seed), strict=False)
-    told = (f"{what}: {seen}" for (what, seen), (_, own) in both if seen not in (own, True))
-    other = next(told, "")
-    return not other or f"no; with tensors that are overwritten after their call, {other}"
+def judged(steps: Callable[..., Iterator], right: Callable) -> Facts:
+    """Judges a cache by what it shows beside the right one, up to a wrong fact.
+
+    ``steps(answer, seed, spoil=False)`` yields facts and what is seen of them. The last fact is
+    that nothing changes with ``spoil``, which overwrites each tensor after it was appended.
+    """
+    names = *dict(steps(right, 0)), SPOILT
+
+    @lru_cache(maxsize=8)
+    def shown(seed: int) -> list:
+        return [seen for _, seen in steps(right, seed)]
+
+    def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
+        for (what, seen), asks in zip(steps(answer, seed), shown(seed), strict=True):
+            yield what, seen == asks or _compared(seen, asks)
+        both = zip(steps(answer, seed, spoil=True), shown(seed), strict=False)
+        told = (f"{what}: {seen}" for (what, seen), asks in both if seen not in (asks, True))
+        other = next(told, "")
+        yield SPOILT, not other or f"no; with tensors that are overwritten after their call, {other}"
+
+    return Facts(lambda *asked: up_to_wrong(names, facts(*asked)), names)
 
 
-def compared(seen: Any, right: Any, words: str = "") -> bool | str | Raised:
-    """True where this was to be seen; else what is, and what should be."""
-    marks = ", ? is none of the tokens" * ("?" in str(seen)) + ", ~ is rounded" * ("~" in str(seen))
-    if seen == right or isinstance(seen, Raised) or right is True:
-        return True if seen == right else seen
-    return f"{seen}; it should be {right} ({words}{marks})".replace(" ()", "").replace("(, ", "(")
+def _compared(seen: Any, right: Any) -> str | Raised:
+    """What is seen and, where it is no error and no sentence, what should be."""
+    if isinstance(seen, Raised) or right is True:
+        return seen
+    marks = {":": "position:token", "?": "? is none of the tokens", "~": "~ is rounded"}
+    words = ", ".join(says for mark, says in marks.items() if mark in f"{seen}{right}")
+    return f"{seen}{SHOULD}{right}{f' ({words})' if words else ''}"
 
 
 class WritesTwice(TorchDispatchMode):
@@ -127,8 +148,8 @@ class WritesTwice(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func.__name__.partition(".")[0].strip("_")
         if name in ("scatter", "index_copy"):
-            order = args[2].sort(args[1] if name == "scatter" else 0).values
-            self.found |= bool((order.diff(dim=args[1] if name == "scatter" else 0) == 0).any())
+            dim = args[1] if name == "scatter" else 0
+            self.found |= bool((args[2].sort(dim).values.diff(dim=dim) == 0).any())
         elif name in ("index_put", "index_put_impl"):
             index = torch.broadcast_tensors(*(x for x in args[1] if x is not None))
             if index[0].dtype != torch.bool:
@@ -137,29 +158,23 @@ class WritesTwice(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def other_tokens(what: str, right: str, seen: Any) -> str:
-    """Which tokens and positions come back, and should not; '' where something else comes back.
+def other_tokens(what: str, seen: Any) -> str:
+    """Which tokens are at which positions, and should not; '' where something else comes back.
 
     Args:
         what: should hold.
-        right, seen: as `Feed.told` has them, one behind the other.
+        seen: instead, with what should be behind it, both as `Feed.told` has them.
     """
-    if not isinstance(seen, str) or ":" not in seen:
+    told, _, right = str(seen).partition(SHOULD)
+    if ":" not in told or not right:
         return ""
-    pairs = zip(right.split("; "), seen.split("; "), strict=False)
+    pairs = zip(right.partition(" (")[0].split("; "), told.split("; "), strict=False)
     after, found = (
         [x.split(":") for x in side.split()] for side in next(x for x in pairs if x[0] != x[1])
     )
-    tokens = {t for _, t in found}
-    says = [f"{len(found)} tokens come back instead of {len(after)}"] * (len(found) != len(after))
-    says += [
-        f"token {t} is returned as position {p}"
-        for p, t in found
-        if t not in (p, "?", str(ZEROS)) and t[0] != "~"
-    ]
-    says += [f"position {p} has its token rounded" for p, t in found if t == f"~{p}"]
-    says += [f"position {p} has a token that was never given" for p, t in found if t == "?"]
+    tokens = [t for _, t in found]
+    names = {t: f"token {t[1:]}, rounded" if t[0] == "~" else f"token {t}" for t in tokens}
+    names |= {"?": "a token that was never given", str(ZEROS): "zeros"}
+    says = [f"position {p} has {names[t]}" for p, t in found if [p, t] not in after]
     says += [f"token {t} is missing" for _, t in after if t not in tokens]
-    says += [f"token {t} is still there" for p, t in found if p == t and [p, t] not in after]
-    says = says or [f"position {p} has zeros" for p, t in found if p != t]
-    return f"In the test '{what}': {', '.join([*dict.fromkeys(says)][:3])}."
+    return f"In the test '{what}': {', '.join(says[:3])}."

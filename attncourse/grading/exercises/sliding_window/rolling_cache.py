@@ -4,8 +4,8 @@ from operator import index
 
 import torch
 
-from attncourse.grading.exercise import Exercise, Facts, Raised
-from attncourse.grading.feed import Feed, WritesTwice, compared, first_difference, other_tokens
+from attncourse.grading.exercise import Asked, Exercise, Raised
+from attncourse.grading.feed import Feed, WritesTwice, judged, other_tokens
 
 
 class Right:
@@ -21,7 +21,6 @@ class Right:
         return self.memory[:, :, : len(slots)], last - (last - slots) % window
 
 
-SPOILT = "a tensor that changes after it was appended changes nothing"
 TWICE = "no; torch leaves open which of two tokens stays there, so cut a longer chunk before it"
 VIEW = "the tokens returned are a view of the memory, in every call"
 COPIED = (
@@ -68,29 +67,17 @@ def steps(answer, seed: int, spoil: bool = False):
     yield "no index names a slot twice", not written.found or TWICE
 
 
-def facts(answer, seed: int):
-    """What is seen where it is not what the repaired cache shows."""
-    for (what, seen), (_, right) in zip(steps(answer, seed), steps(Right, seed), strict=True):
-        yield what, compared(seen, right, "position:token" if ":" in str(right) else "")
-    yield SPOILT, first_difference(steps, answer, seed)
-
-
-def first_wrong(asked) -> str:
-    """Which tokens and positions come back in the first fact that does not hold."""
-    for what, right in steps(Right, asked.seed):
-        seen = asked.seen.get(what)
-        if seen is not True:
-            if what == VIEW and isinstance(seen, str):
-                return COPIED
-            told = seen.partition("; it should")[0] if isinstance(seen, str) else seen
-            return other_tokens(what, right, told)
-    return ""
+def first_wrong(asked: Asked) -> str:
+    """What the fact that does not hold means: tokens are copied, or others come back."""
+    what = asked.differs[0]
+    seen = asked.seen[what]
+    return COPIED if what == VIEW and isinstance(seen, str) else other_tokens(what, seen)
 
 
 EXERCISE = Exercise(
     name="rolling_cache",
     answer="RepairedRolling",
-    judge=Facts(facts, (*dict(steps(Right, 0)), SPOILT)),
+    judge=judged(steps, Right),
     right=Right,
     explain=(first_wrong,),
     asks_for="class",
