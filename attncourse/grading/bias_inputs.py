@@ -97,6 +97,8 @@ GROUPS: tuple[tuple[int, int, Tables], ...] = (  # queries, keys
         "relative but for a slow drift": lambda x: x.t + 6e-5 * x.a,
         "relative but for 0.0016, at numbers of about 20":
             lambda x: off(x, at(x, 12, 14), 1.6e-3) + 20,
+        "relative but for 0.005, at numbers of about 3,000":
+            lambda x: off(x, at(x, 12, 14), 5e-3) + 3000,
         "relative but for the end of a long diagonal": lambda x: off(x, at(x, 23, 25)),
         "a function of (i - j) % 4": lambda x: x.r[x.d % 4],
     }),

@@ -19,14 +19,18 @@ Arguments = dict[int | str, Any]
 
 
 def with_companions(definition: Callable, cases: list[Case], names: list[str]) -> list[Case]:
-    """The cases, those that differ from one of them in one argument alone, and the thin ones."""
+    """The cases, those that differ from one in one argument alone, and those with an axis cut."""
     pairs: dict[int | str, Case] = {}
     for case in cases:
         for at, changed in _changed(case, cases, names):
             if at not in pairs and _accepted(definition, changed):
                 pairs[at] = changed
-    thin = _thin(next((x for x in cases if x.gradients), cases[0]), cases, names)
-    return [*cases, *pairs.values(), *(x for x in thin if _accepted(definition, x))]
+    case = next((x for x in cases if x.gradients), cases[0])
+    cut = (
+        next((x for x in several if _accepted(definition, x)), None)
+        for several in _cut(case, cases, names)
+    )
+    return [*cases, *pairs.values(), *filter(None, cut)]
 
 
 def _changed(case: Case, cases: list[Case], names: list[str]) -> Iterator[tuple[Any, Case]]:
@@ -47,20 +51,26 @@ def _changed(case: Case, cases: list[Case], names: list[str]) -> Iterator[tuple[
         yield "numbers", _named(case, floats, "the same sizes with other numbers")
 
 
-def _thin(case: Case, cases: list[Case], names: list[str]) -> Iterator[Case]:
-    """A case cut to size 1 along each group of axes that always have one size, and never 1."""
+def _cut(case: Case, cases: list[Case], names: list[str]) -> Iterator[Iterator[Case]]:
+    """A case cut to size 1, or else by a little, along each group of axes that have one size."""
     sizes = [_sizes(x) for x in cases]
     groups: dict[tuple, list[tuple]] = {}
     for axis in (x for x in sizes[0] if all(x in y for y in sizes)):
         groups.setdefault(tuple(x[axis] for x in sizes), []).append(axis)
     for each, group in groups.items():
-        if {0, 1} & set(each) or any(axis is None for _, axis in group):
+        if any(axis is None for _, axis in group):
             continue
-        cut = dict(_arguments(case))
-        for at, axis in group:
-            cut[at] = cut[at].narrow(axis, 0, 1)
-        where = " and ".join(f"axis {axis} of {_name(at, names)}" for at, axis in group[:2])
-        yield _named(case, cut, f"cut to size 1 along {where}")
+        size = _sizes(case)[group[0]]
+        lengths = [*([1] if not {0, 1} & set(each) else []), size - 1, size - 2]
+        yield (_shorter(case, group, k, names) for k in lengths if 0 < k < size)
+
+
+def _shorter(case: Case, group: list[tuple], size: int, names: list[str]) -> Case:
+    cut = dict(_arguments(case))
+    for at, axis in group:
+        cut[at] = cut[at].narrow(axis, 0, size)
+    where = " and ".join(f"axis {axis} of {_name(at, names)}" for at, axis in group[:2])
+    return _named(case, cut, f"cut to size {size} along {where}")
 
 
 def _arguments(case: Case) -> Arguments:

@@ -52,12 +52,12 @@ def cut(case: Case) -> Case:
 
 
 def extremes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Features of keys near 1e-8 in head 0, and some of 200,000 in head 1: no limit hides.
+    """Features near 1e-8 in head 0, and some of 200,000 in head 1: no limit hides.
 
-    elu(x) + 1 rounds the small ones to 0, and 1e-6 beside a sum of the weights makes it all of the
-    sum. In head 1 the large feature meets one below 1e-3.
+    elu(x) + 1 rounds the small ones to 0, and what is added to a sum of their products, 1e-16, is
+    all of the sum. In head 1 the large feature meets one below 1e-3.
     """
-    query[:, 0] = query[:, 0].tanh().abs() / 2
+    query[:, 0] = -18.0 - 0.4 * query[:, 0].tanh().abs()
     key[:, 0] = -18.0 - 0.4 * key[:, 0].tanh().abs()
     query[:, 1, ..., 0], key[:, 1, ..., 0] = -7.0, 2e5
 
@@ -73,3 +73,8 @@ def uneven(query: Tensor, key: Tensor, value: Tensor) -> None:
     faint(query, key[:, :, :2])
     key[:, :, 2:] *= 4
     key[:, :, 1:2], key[:, :, 2:3, 0] = -5.5, 16.0
+
+
+def late(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """A last key and value so large that their rounding would be seen in all others."""
+    key[:, :, -1] = value[:, :, -1] = 1e6

@@ -52,7 +52,7 @@ class Layers:
         yield "is a class", True
         for number, (label, sizes, shape, loud) in enumerate(self.layers(seed)):
             try:
-                yield from self._look(answer, label, sizes, shape, loud, seed)
+                yield from self._look(answer, label, sizes, shape, loud, seed, more=not number)
             except NotAttempted:
                 if not number:
                     raise
@@ -77,8 +77,11 @@ class Layers:
         right = replace(self, also=None).observe(self.definition, seed)
         return dict(right) | (self.also.expected(seed) if self.also else {})
 
-    def _look(self, answer, label, sizes, shape, loud, seed) -> Iterator[tuple[str, Any]]:
-        """One layer: how many numbers it stores and where; outputs and gradients."""
+    def _look(self, answer, label, sizes, shape, loud, seed, more) -> Iterator[tuple[str, Any]]:
+        """One layer: how many numbers it stores and where; outputs and gradients.
+
+        With ``more`` it then reads a longer sequence, for which nothing that it keeps is enough.
+        """
         made = run(built, answer, sizes)
         yield f"{label}, layer", made if isinstance(made, Raised) else True
         if isinstance(made, Raised):
@@ -97,6 +100,10 @@ class Layers:
         else:
             x *= loud
         yield from self.called_with(layer, x, known, label, seed, loud == 1)
+        if more:
+            x = draw("longer", (shape[0], shape[1] + 3, sizes[0]), seed, label)
+            label = f"{label}, then 3 tokens more"
+            yield from self.called_with(layer, x, known, label, seed, False)
 
     def called_with(
         self,

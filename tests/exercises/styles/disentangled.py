@@ -199,7 +199,7 @@ def one_table_of_all_sizes(distance, buckets, furthest):
     ends = [half * ((furthest - 1) / half) ** (k / (half - 1)) for k in range(half)]
     table = torch.arange(furthest)
     for bucket, (low, high) in enumerate(pairwise(ends), start=half + 1):
-        table[math.floor(low) + 1 : math.floor(high + 1e-6) + 1] = bucket
+        table[math.floor(low + 1e-6) + 1 : math.floor(high + 1e-6) + 1] = bucket
     found = table[distance.abs().clamp(max=furthest - 1)]
     return found.where(distance >= 0, found.neg())
 

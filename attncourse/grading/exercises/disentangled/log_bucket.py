@@ -19,7 +19,7 @@ SIZES = (32, 143), (24, 156), (20, 131), (16, 83), (12, 70)  # buckets, furthest
 
 
 def cases(seed: int) -> list[Case]:
-    """No distance lies on an edge of a far bucket, where rounding decides; so floor + 1 passes."""
+    """Distances on an edge of a far bucket only where rounding does not decide, with furthest 33."""
     g = seeded(seed)
     some = torch.randint(-400, 400, (3, 17), generator=g)
     drawn = SIZES[int(torch.randint(len(SIZES), (), generator=g))]
@@ -30,6 +30,7 @@ def cases(seed: int) -> list[Case]:
         ("distances -70 to 70, 16 buckets, furthest 63", torch.arange(-70, 71), 16, 63),
         ("a table of distances (3, 17), {} buckets, furthest {}".format(*drawn), some, *drawn),
         ("queries and keys (5, 7), 8 buckets, furthest 21", table, 8, 21),
+        ("distances -40 to 40, 8 buckets, furthest 33", torch.arange(-40, 41), 8, 33),
         ("4 buckets, furthest 10", torch.tensor([-300, *range(-3, 4), 8, 300]), 4, 10),
         ("one distance, 20 buckets, furthest 77", some[0, :1], 20, 77),
         ("distances of millions, 10 buckets, furthest 41", millions, 10, 41),

@@ -4,17 +4,12 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise
-from attncourse.grading.feature_inputs import EXTREMES, drawn, elu_plus_one, extremes, uneven
+from attncourse.grading.feature_inputs import EXTREMES, drawn, elu_plus_one, extremes, late, uneven
 
 
 def definition(query, key, value, size):
     """The loops of the course, pair by pair; the size of a chunk changes nothing."""
     return spec.linear_attention(query, key, value, is_causal=True)[0]
-
-
-def late(query, key, value):
-    """A last value that is so large that its rounding would be seen in all others."""
-    value[:, :, -1] = 1e6
 
 
 CALLS = (  # special about the call, b h n d e, what changes the numbers, size
@@ -25,7 +20,7 @@ CALLS = (  # special about the call, b h n d e, what changes the numbers, size
     ("one chunk, as long as the text", (3, 2, 6, 5, 3), None, 6),
     ("a chunk longer than the text", (2, 1, 5, 4, 6), None, 8),
     ("1 token", (2, 3, 1, 5, 4), None, 2),
-    ("9 tokens, chunks of 2, the last value a million", (1, 2, 9, 3, 2), late, 2),
+    ("9 tokens, chunks of 2, the last key and value a million", (1, 2, 9, 3, 2), late, 2),
     ("11 tokens, chunks of 4, features near 0 and far from it", (1, 2, 11, 2, 3), uneven, 4),
     (f"7 tokens, chunks of 3, {EXTREMES}", (2, 2, 7, 3, 4), extremes, 3),
 )

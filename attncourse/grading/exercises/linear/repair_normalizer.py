@@ -2,7 +2,9 @@
 
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise
-from attncourse.grading.feature_inputs import EXTREMES, drawn, elu_plus_one, extremes, faint, uneven
+from attncourse.grading.feature_inputs import (
+    EXTREMES, drawn, elu_plus_one, extremes, faint, late, uneven,
+)  # fmt: skip
 
 
 def definition(query, key, value, is_causal):
@@ -18,6 +20,7 @@ CALLS = (  # special about the call, b h n m d e (m = n where it is left out), w
     ("is_causal=True, features near 0 and far from it", (1, 3, 7, 2, 4), uneven, True),
     (f"is_causal=True, {EXTREMES}", (2, 2, 5, 3, 4), extremes, True),
     (f"is_causal=False, {EXTREMES}", (1, 2, 4, 3, 3, 5), extremes, False),
+    ("is_causal=True, the last key and value a million", (1, 2, 6, 3, 4), late, True),
     ("is_causal=False, 6 queries, 6 keys, all features near 0", (2, 2, 6, 3, 4), faint, False),
 )
 
