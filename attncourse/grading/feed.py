@@ -122,7 +122,8 @@ def judged(steps: Callable[..., Iterator], right: Callable) -> Facts:
         both = zip(steps(answer, seed, spoil=True), shown(seed), strict=False)
         told = (f"{what}: {seen}" for (what, seen), asks in both if seen not in (asks, True))
         other = next(told, "")
-        yield SPOILT, not other or f"no; with tensors that are overwritten after their call, {other}"
+        overwritten = "no; with tensors that are overwritten after their call"
+        yield SPOILT, not other or f"{overwritten}, {other}"
 
     return Facts(lambda *asked: up_to_wrong(names, facts(*asked)), names)
 

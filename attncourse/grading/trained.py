@@ -150,13 +150,13 @@ def unread(model: nn.Module, inputs: Tensor, others: Tensor, asks: Tensor) -> st
         others: take their places.
         asks: (n, m), which input belongs to which answer.
     """
-    n = inputs.size(1)
+    n, asked = inputs.size(1), asks.any(1)
     moved = moved_by(model, inputs, others).reshape(n, asks.size(1), -1).amax(-1) * asks
-    if never := (moved.amax(1) < 1e-6).nonzero().flatten().tolist():
-        where = f"at the places {never}" if len(never) < n else "at every place"
+    if never := ((moved.amax(1) < 1e-6).cpu() & asked).nonzero().flatten().tolist():
+        where = f"at the places {never}" if len(never) < asked.sum() else "at every place"
         return f"what stands {where} makes no difference where it should"
     order = [0, *range(n - 2, 0, -1), n - 1]
-    same = near(model(inputs[:, order])[:, 0], model(inputs.clone())[:, 0])
+    same = near(model(inputs[:, order])[:, -1], model(inputs.clone())[:, -1])
     return "the order of all but the first and the last makes no difference" * same
 
 

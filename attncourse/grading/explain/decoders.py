@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.compare import difference
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.explain.asked import Asked, tensors
 from attncourse.grading.explain.places import apart
 from attncourse.grading.explain.weights import says_of_map
 from attncourse.grading.observe import Case
@@ -33,9 +33,8 @@ def decoded(asked: Asked) -> str:
                 came = "; cached ones come back as they came in" if rows[0] < past else ""
                 told = f"In the call '{call.label}' wrong {what} are returned: number {some}, where"
                 return f"{told} the first {past} are the cached ones{came}."
-    for case, right, seen in asked.again(
-        [_with_identity(x.case, names) for x in asked.wrong[:MOST]]
-    ):
+    cases = [_with_identity(x.case, names) for x in asked.wrong[:MOST]]
+    for case, right, seen in asked.again(cases):
         if difference(right[0], seen[0]):
             query = case.args[names.index("query")]
             says = says_of_map(case.label, right[0], seen[0], query, right[1])
@@ -59,16 +58,17 @@ def mixed_samples(asked: Asked) -> str:
     if not asked.exercise.axes or not asked.exercise.axes[0].startswith("b "):
         return ""
     for call in asked.shaped[:MOST]:
-        right = call.expected if isinstance(call.expected, tuple) else (call.expected,)
+        both = tensors(call.expected, call.seen)
         given = [x for x in call.case.args if isinstance(x, Tensor)]
-        count = len(right[0]) if right[0].dim() else 0
-        if count < 2 or any(not x.dim() or len(x) != count for x in (*right, *given)):
+        counts = {len(x) if x.dim() else 0 for x in (*given, *(right for right, _ in both))}
+        if len(counts) != 1 or max(counts) < 2:
             continue
-        cases = [_sample(call.case, k) for k in range(count)]
+        cases = [_sample(call.case, k) for k in range(max(counts))]
         for k, (_, one, seen) in enumerate(asked.again(cases)):
-            batch = call.seen if isinstance(call.seen, tuple) else (call.seen,)
-            fine = _same(one, [x[k : k + 1] for x in right]) and not difference(one, seen)
-            if fine and not _same(seen, [x[k : k + 1] for x in batch]):
+            alone, batch = tensors(one, seen), [[x[k : k + 1] for x in pair] for pair in both]
+            same = all(not difference(x[0], y[0]) for x, y in zip(alone, batch, strict=True))
+            other = any(difference(x[1], y[1]) for x, y in zip(alone, batch, strict=True))
+            if same and other and not difference(one, seen):
                 return (
                     f"In the call '{call.label}' sample {k} is right alone, and wrong in its "
                     "batch: something of one sample gets into another."
@@ -79,8 +79,3 @@ def mixed_samples(asked: Asked) -> str:
 def _sample(case: Case, k: int) -> Case:
     args = tuple(x[k : k + 1] if isinstance(x, Tensor) else x for x in case.args)
     return replace(case, args=args, gradients=False)
-
-
-def _same(found: object, parts: list[Tensor]) -> bool:
-    several = found if isinstance(found, tuple) else (found,)
-    return not difference(tuple(parts), tuple(several))

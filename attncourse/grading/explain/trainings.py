@@ -35,6 +35,8 @@ MEANINGS = (
     ("than guess", "On new inputs it does little more than guess. Is it trained, with new ones in "
      "every step, towards what is asked? Is the learning rate too large?"),
     ("not there yet", "It learned, but not enough: train longer, or with another learning rate."),
+    ("difference where it should", "What should be read makes no difference, for other parameters "
+     "neither: is there attention over all places, and does a mask or a window hide some?"),
     ("the order of all but", "It cannot tell in which order these stand. Where, in front of "
      "attention, do they get their places?"),
     ("too many", "It has too many parameters: make it narrower, or take fewer layers."),

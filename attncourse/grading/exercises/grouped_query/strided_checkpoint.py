@@ -34,27 +34,28 @@ def matched(x: Tensor, y: Tensor, parts: int) -> list[int | None]:
     """For each part of y the number of the part of x that is the same; None where none is."""
     old, new = (z.double().reshape(parts, -1) for z in (x, y))
     apart = torch.cdist(new, old, compute_mode="donot_use_mm_for_euclid_dist")
-    return [
-        int(row.argmin()) if row.min() < 0.01 * old.norm(dim=1).mean() else None for row in apart
-    ]
+    most = 0.01 * old.norm(dim=1).mean()
+    return [int(row.argmin()) if row.min() < most else None for row in apart]
 
 
 def heads_of(old: tuple, new: tuple, num_heads: int, num_kv_heads: int) -> str:
     """Which old heads stand where in the new matrices, or what stands there; and which belong."""
-    both = ("w_q", "rows", old[0], new[0]), ("w_o", "columns", old[1].mT, new[1].mT)
     found = []
-    for name, what, x, y in both:
+    for name, what, x, y in (
+        ("w_q", "rows", old[0], new[0]),
+        ("w_o", "columns", old[1].mT, new[1].mT),
+    ):
         heads, d = matched(x, y, num_heads), len(x) // num_heads
         if None in heads:
             h = heads.index(None)
-            rows = matched(x, y, len(x))[h * d : h * d + d]
-            where = f"{name}: in the place of head {h}"
+            rows, where = (
+                matched(x, y, len(x))[h * d : h * d + d],
+                f"{name}: in the place of head {h}",
+            )
             if None in rows:
                 return f"{where} are {what} with other numbers; only their order may change"
-            listed = ", ".join(map(str, rows))
-            return (
-                f"{where} stand the old {what} {listed}; the {d} of a head stay together, in order"
-            )
+            stand = f"stand the old {what} {', '.join(map(str, rows))}"
+            return f"{where} {stand}; the {d} of a head stay together, in order"
         found.append(", ".join(map(str, heads)))
     first = ", ".join(map(str, range(0, num_heads, num_kv_heads)))
     return (

@@ -15,11 +15,6 @@ FACTS = (
     "the skill sits in the parameters",
     "which token is said where is learned",
 )
-MEANINGS = (
-    ("difference where it should", "Answers do not depend on the tokens that they should name, for "
-     "other parameters neither: is there attention over all places, and does a mask or a window "
-     "hide some?"),
-)  # fmt: skip
 
 
 def sequences(seed: int) -> torch.Tensor:
@@ -86,7 +81,7 @@ EXERCISE = Exercise(
     answer="model",
     judge=trained.judged(judge, FACTS, MAX_PARAMETERS, sequences, "tokens"),
     right=OwnAttention(),
-    explain=(in_place, meaning_of_facts(*MEANINGS)),
+    explain=(in_place, meaning_of_facts()),
     asks_for="model",
     measures=("parameters", "training"),
 )

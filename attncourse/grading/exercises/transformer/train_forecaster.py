@@ -74,17 +74,9 @@ def described(model, said, past, future) -> Described:
     off = error(said, future)
     words = said_instead(said, future, looks, lambda x, y: error(x, y) < 0.03)
     few, every = past[:32], torch.ones(LENGTH, HORIZON)
-    words = words or multiplied(said, future)
     words = words or cannot(model, lambda: unread(model, few, few + 1, every))
     other = f"it is {'not there yet' if off < 0.5 else 'no better than to say 0'}"
     return Described(f"{words or other}: mean squared error {off:.2f}")
-
-
-def multiplied(said, future) -> str:
-    """The factor with which the forecasts would be right; '' where none is."""
-    factor = ((said * future).sum() / said.square().sum().clamp(min=1e-9)).item()
-    right = error(factor * said, future) < THRESHOLD
-    return f"it is right when it is multiplied by {factor:.2g}" if right else ""
 
 
 class Bank(nn.Module):
