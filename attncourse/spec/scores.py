@@ -109,6 +109,8 @@ def convolve(table: Tensor, kernel: Tensor) -> Tensor:
     """out(b, h, i, j) = sum_a sum_c kernel(h, a, c) table(b, h, i - (c_q - 1) + a, j - c_k // 2 + c)."""
     batch, heads, n, m = table.shape
     c_q, c_k = kernel.shape[1:]
+    if c_k % 2 == 0:
+        raise ValueError(f"a kernel has a middle column; got {c_k} columns")
     out = []
     for b in range(batch):
         for h in range(heads):

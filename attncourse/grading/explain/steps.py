@@ -73,8 +73,9 @@ def _finite(x: Tensor) -> Tensor:
 
 
 def _close(rows: Tensor, wanted: Tensor) -> Tensor:
-    """Which of the rows have these numbers."""
-    return ((rows - wanted).abs() <= NEAR * (1 + wanted.abs())).all(-1)
+    """Which of the rows have these numbers; small ones are compared by their own size."""
+    size = wanted.abs().amax().clamp(max=1.0) if wanted.numel() else 1.0
+    return ((rows - wanted).abs() <= NEAR * (size + wanted.abs())).all(-1)
 
 
 def missing_step(asked: Asked, right: Sequence[int] = ()) -> str:

@@ -55,7 +55,7 @@ def right(bias):
 
 def misjudged(asked: Asked) -> str:
     """What the tables are that are told wrong, the first three of them."""
-    if len(asked.shaped) < len(asked.wrong):
+    if len(asked.shaped) < len(asked.wrong) or not asked.wrong:
         return ""
     told = [x.seen.tolist() for x in asked.calls]
     if len({*sum(told, [])}) == 1:

@@ -10,8 +10,8 @@ from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal,
 
 def definition(table, n, m):
     """What `spec.relative_bias` adds to a score of 0; query i stands at m - n + i."""
-    if n > m:
-        raise ValueError("the queries are the last of the keys")
+    if n > m or table.size(1) % 2 == 0:
+        raise ValueError("the queries are the last of the keys, and a table has 2 * reach + 1 rows")
     rule, zero = spec.relative_bias(table), torch.zeros((), dtype=table.dtype)
     places = product(range(len(table)), range(m - n, m), range(m))
     return torch.stack([rule(zero, 0, *at) for at in places]).view(len(table), n, m)

@@ -55,8 +55,8 @@ def right(x, part, weight, bias, norm_first):
 TOLD = {
     f"{SAME}, norm first": "With part = torch.zeros_like and norm_first=True the block must return "
     "x.",
-    f"{SAME}, norm last": "A vector whose numbers are all the same becomes bias by the norm; here "
-    "it does not.",
+    f"{SAME}, norm last": "With part = torch.zeros_like and norm_first=False vectors whose numbers "
+    "are all the same must come out as bias.",
 }
 
 
