@@ -65,12 +65,14 @@ Explainer = Callable[[Asked], str]
 LOG = logging.getLogger(__name__)
 
 OF_ERRORS: tuple[Explainer, ...] = (stored.stored, errors.meaning_of_errors)
-BEFORE: tuple[Explainer, ...] = (kept.kept_between, masks.inverted, shapes.reordered)
+BEFORE: tuple[Explainer, ...] = (
+    kept.kept_between, beside.changed_input, masks.inverted, shapes.reordered,
+)  # fmt: skip
 ORDER: tuple[Explainer, ...] = (
     *OF_ERRORS,
     shapes.uncalled, shapes.one_of_several, shapes.packed, shapes.reshaped,
     shapes.of_another_type,
-    beside.changed_input, beside.lost_gradient, beside.cut_gradient, beside.too_large,
+    beside.lost_gradient, beside.cut_gradient, beside.too_large,
     layers.unsteady,
     factors.multiplied, relations.constant, relations.related,
     lengths.wrong_lengths,
@@ -83,7 +85,7 @@ ORDER: tuple[Explainer, ...] = (
     widths.value_width,
     maps.of_map,
     counts.of_number,
-    which.which_calls,
+    places.by_calls,
     places.some_right,
     decoders.mixed_samples,
     steps.missing_step, which.beyond,

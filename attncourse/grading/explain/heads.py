@@ -77,8 +77,13 @@ def mixed_heads(maps: Tensor, count: int) -> list[int] | None:
         maps: (b, h, n, count * m), in which each KV head has columns of its own.
         count: of KV heads.
     """
-    used = maps.unflatten(-1, (count, -1)).abs().amax((0, 2, 4)) > LEAST
+    used = used_heads(maps, count)
     return used.int().argmax(1).tolist() if bool((used.sum(1) == 1).all()) else None
+
+
+def used_heads(maps: Tensor, count: int) -> Tensor:
+    """(heads, KV heads): does a head mix values of a KV head?"""
+    return maps.unflatten(-1, (count, -1)).abs().amax((0, 2, 4)) > LEAST
 
 
 def _listed(numbers: list) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attncourse.grading.compare import Raised, difference, plain, same
 from attncourse.grading.explain.asked import Asked, Wrong, axis_names
-from attncourse.grading.explain.heads import OTHER_ORDER, mixed_heads, whose
+from attncourse.grading.explain.heads import OTHER_ORDER, mixed_heads, used_heads, whose
 from attncourse.grading.explain.steps import missing_step
 from attncourse.grading.explain.weights import OTHER_SCORES, says_of_map
 from attncourse.grading.observe import Case
@@ -140,7 +140,8 @@ def _whose_values(right: Tensor, seen: Tensor, count: int) -> tuple[str, str]:
     if reads is None or not seen.isfinite().all() or not seen.any(-1).any(-1).all():
         return "", ""
     if mixed is None:
-        return MIXED, SEVERAL
+        several = used_heads(seen, count).sum(1) > 1
+        return (MIXED, SEVERAL) if several.any() else ("", "")
     own = count == right.size(1)
     return (
         whose(mixed, reads, "Output", "mix the values of", own),

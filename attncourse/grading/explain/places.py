@@ -11,7 +11,7 @@ from attncourse.grading.compare import ATOL, RTOL, difference, same
 from attncourse.grading.explain.asked import Asked, Wrong, axis_names, labels
 from attncourse.grading.explain.factors import one_factor
 from attncourse.grading.explain.steps import ALL_MADE, missing_step
-from attncourse.grading.explain.which import beyond
+from attncourse.grading.explain.which import beyond, which_calls
 
 
 def _by_result(asked: Asked) -> list[list[Wrong]]:
@@ -46,6 +46,13 @@ def some_right(asked: Asked) -> str:
     says, step = wrong_results(asked), missing_step(asked, right)
     more = beyond(asked) if not step or step.endswith(ALL_MADE) else step
     return f"{says} {more}".strip()
+
+
+def by_calls(asked: Asked) -> str:
+    """Which property all wrong calls have; then which results are right, or which step is made."""
+    if not (says := which_calls(asked)):
+        return ""
+    return f"{says} {some_right(asked) or missing_step(asked)}".strip()
 
 
 def _how_wrong(name: str, wrong: list, calls: list, factor: float | None) -> str:

@@ -80,6 +80,9 @@ def in_training(built, seed):
             yield what, back
             continue
         output, weights = (part.detach().float() for part in result)
+        if not (output.isfinite().all() and weights.isfinite().all()):
+            yield what, "The output or the weights have NaN or infinite numbers."
+            continue
         *_, value = own.heads(x)
         made = merge(weights @ value)
         yield what, kept(weights, true, p) if torch.allclose(made, output, atol=1e-3) else OTHERS
