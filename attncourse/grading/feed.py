@@ -1,6 +1,5 @@
 """Feeds caches with numbered tokens, and tells which of them come back, and at which positions."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from operator import index
@@ -10,12 +9,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attncourse.grading.compare import Raised, plain
+from attncourse.grading.explain.asked import Asked
 from attncourse.grading.inputs import seeded
 from attncourse.grading.judges import Facts
 from attncourse.grading.observe import run
 from attncourse.grading.trained import up_to_wrong
 
 ZEROS = 1  # the token that is all zeros
+ONE = "every call returns a slice of one memory; torch.cat, clone, roll and an index copy"
 SPOILT = "a tensor that changes after it was appended changes nothing"
 SHOULD = "; it should be "
 
@@ -46,9 +47,7 @@ class Feed:
             return "None (look for `return`)" if found is None else f"a {type(found).__name__}"
         b, h, _, d = self.pool.shape
         if found.dim() != 4 or (*found.shape[:2], found.size(3)) != (b, h, d):
-            moved = found.dim() == 4 and Counter(found.shape) >= Counter((b, h, d))
-            what = "axes in another order," if moved else "shape"
-            return f"{what} {tuple(found.shape)} instead of ({b}, {h}, tokens, {d})"
+            return f"shape {tuple(found.shape)} instead of ({b}, {h}, tokens, {d})"
         pair = self.pool[:, :, :, None].double(), found[:, :, None].double().cpu()
         near, same = torch.isclose(*pair, rtol=0.01), pair[0] == pair[1]
         near, same = (x.all(-1).flatten(0, 1).all(0).T for x in (near, same))
@@ -86,6 +85,22 @@ class Feed:
     def append(self, cache: Any, first: int, n: int = 1) -> str | Raised:
         """What comes back after tokens first to first + n - 1."""
         return self.told(run(self.give, cache, first, n))
+
+    def one_memory(self, cache: Any, results: list, first: int, n: int = 1) -> bool | str:
+        """True where what is written into a result appears in those of the next and earlier calls.
+
+        Args:
+            results: the tensors that earlier calls returned.
+            first, n: the tokens of the next call.
+        """
+        told = "no; what is written into the result of a call does not appear in"
+        results[-1][:, :, :1] = self.tokens(5)
+        last = self.give(cache, first, n)
+        last = last[0] if isinstance(last, tuple | list) else last
+        if self.names(last)[:1] != ["5"]:
+            return f"{told} the next one"
+        last[:, :, :1] = self.tokens(4)
+        return all(self.names(x)[:1] == ["4"] for x in results) or f"{told} earlier ones"
 
     def kept(self) -> bool | str:
         """True where all that was appended is as it was."""
@@ -159,14 +174,10 @@ class WritesTwice(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def other_tokens(what: str, seen: Any) -> str:
-    """Which tokens are at which positions, and should not; '' where something else comes back.
-
-    Args:
-        what: should hold.
-        seen: instead, with what should be behind it, both as `Feed.told` has them.
-    """
-    told, _, right = str(seen).partition(SHOULD)
+def other_tokens(asked: Asked) -> str:
+    """Which tokens are at which positions, and should not; '' where something else comes back."""
+    what = asked.differs[0]
+    told, _, right = str(asked.seen[what]).partition(SHOULD)
     if ":" not in told or not right:
         return ""
     pairs = zip(right.partition(" (")[0].split("; "), told.split("; "), strict=False)

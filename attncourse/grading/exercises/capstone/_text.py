@@ -116,33 +116,27 @@ def measured(maps: Tensor, tokens: Tensor) -> dict[str, Tensor]:
 
 
 def maps_of(result: Any, tokens: Tensor) -> Tensor:
-    """The weights of all layers in one tensor.
+    """The weights of all layers in one tensor, (layers, b, heads, n, n).
 
     Raises:
-        Unlike: they are none, or none of these tokens.
+        Unlike: there is no map for each layer and sample, of as many heads in each layer.
     """
     if not isinstance(result, tuple | list) or len(result) != 3:
         raise Unlike(f"another call returns {kind_of(result)}")
-    if (seen := layers_of(result[1], tokens)) is not True:
-        raise Unlike(seen)
-    return torch.stack([x.detach().double() for x in result[1]])
-
-
-def layers_of(weights: Any, tokens: Tensor) -> bool | str:
-    """True where there is a map for each layer, of as many heads in each."""
+    weights, (b, n) = result[1], tokens.shape
     several = weights if isinstance(weights, Tensor | tuple | list) else ()
     shapes = {tuple(x.shape) if plain(x) else kind_of(x) for x in several}
     if len(shapes) != 1 or isinstance(next(iter(shapes)), str):
-        came = ", ".join(kind_of(x) for x in several) or kind_of(weights)
-        old = f"; {EARLIER}" * (len(shapes) > 1)
-        return (
-            f"give a list with a tensor for each layer, all of one shape; it holds {came:.80}{old}"
-        )
-    (shape,), (b, n) = shapes, tokens.shape
+        came = ", ".join(map(kind_of, several)) or kind_of(weights)
+        told = f"give a list with a tensor for each layer, all of one shape; it holds {came:.80}"
+        raise Unlike(told + f"; {EARLIER}" * (len(shapes) > 1))
+    (shape,) = shapes
     if len(shape) != 4 or shape[2:] != (n, n):
         mean = "; is it the mean of the heads?" * (shape == (b, n, n))
-        return f"their shape is {shape}, with b = {b} and n = {n}{mean}"
-    return shape[0] == b or f"their shape is {shape}, with b = {b}; {EARLIER}"
+        raise Unlike(f"their shape is {shape}, with b = {b} and n = {n}{mean}")
+    if shape[0] != b:
+        raise Unlike(f"their shape is {shape}, with b = {b}; {EARLIER}")
+    return torch.stack([x.detach().double() for x in several])
 
 
 def own_maps(maps: Tensor) -> bool | str:

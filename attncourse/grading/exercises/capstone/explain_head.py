@@ -34,17 +34,16 @@ def judge(model, given, seed: int) -> Iterator:
     result = model(given)  # here it may change them
     several = isinstance(result, tuple | list) and len(result) == 3
     yield several or kind_of(result)
-    logits, weights, claim = result
+    logits, _, claim = result
     yield shape_of(logits, tokens, text.CHARACTERS, model)
     learned = text.loss(logits, targets) < text.of_pairs(tokens, targets)
     yield learned or "no; wrap the model that you have trained"
-    yield text.layers_of(weights, tokens)
-    maps = text.maps_of(result, tokens)  # layers, b, heads, n, n
+    maps = text.maps_of(result, tokens)
+    yield True
     yield text.rows_of(maps)
     yield text.own_maps(maps)
     fewer, few = text.maps_of(model(tokens[:4].clone()), tokens[:4]), maps[:, :4]
-    same = fewer.shape == few.shape
-    yield torch.allclose(fewer, few, atol=1e-3) or OTHERS if same else text.EARLIER
+    yield fewer.shape == few.shape and torch.allclose(fewer, few, atol=1e-3) or OTHERS
     claimed = run(claim_of, claim, maps)
     yield isinstance(claimed, tuple) or claimed
     yield stands_out(text.measured(maps, tokens), *claimed)

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from attncourse.grading.exercise import Exercise, Facts, seeded
 from attncourse.grading.exercises.capstone._looks import influence, listed
 from attncourse.grading.exercises.capstone._net import VOCAB, Net, drawn_into, random_tokens
-from attncourse.grading.exercises.capstone._writing import one_step
 from attncourse.grading.exercises.capstone.write import FIRST, LAST, STEP, writes
 from attncourse.grading.trained import up_to_wrong
 
@@ -18,20 +17,19 @@ READS = "the last position reads itself and the two tokens before it"
 WIDE = "the vectors of tokens are embed_dim wide"
 SHORT = 20, 12  # lengths, in which windows are short that depend on it
 SIZE = "the cache is at most half of that of multi-head attention"
-NAMES = *FIRST, READS, *LAST, SIZE, WIDE, STEP
+NAMES = *FIRST, READS, *LAST, SIZE, STEP, WIDE
 
 
 def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
     """What a decoder with any attention writes with random parameters."""
-    further = partial(near, answer, seed)
-    found = yield from writes(answer, seed, (WIDTH, HEADS, LENGTH), further)
     most = LAYERS * LENGTH * WIDTH
-    less = "share heads and repeat them behind the cache, keep a shorter window or a smaller vector"
-    fits = found <= most + LAYERS * LENGTH  # with a place for each token and layer
-    counted = f"it holds {found} numbers, half are {most} (numbers count, not bytes): {less}"
-    yield SIZE, fits or counted
+    less = (
+        f"{most} are half of what multi-head attention keeps (numbers count, not bytes); share "
+        "heads and repeat them behind the cache, keep a shorter window or a smaller vector"
+    )
+    size = SIZE, most + LAYERS * LENGTH, less  # with a place for each token and layer
+    yield from writes(answer, seed, (WIDTH, HEADS, LENGTH), partial(near, answer, seed), size)
     yield WIDE, wide(answer(VOCAB, WIDTH, HEADS, LAYERS, LENGTH))
-    yield STEP, one_step(answer, seed)
 
 
 def near(answer: Any, seed: int, moves: Tensor) -> tuple[str, bool | str]:

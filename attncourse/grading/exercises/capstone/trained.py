@@ -13,7 +13,7 @@ from attncourse.grading.exercises.capstone._looks import MIXED, causal, influenc
 from attncourse.grading.exercises.capstone._net import Decoder, close, logits_of
 from attncourse.grading.exercises.capstone._text import CHARACTERS, loss, of_pairs
 from attncourse.grading.explain.trainings import meaning_of_facts
-from attncourse.grading.trained import judged, skill, times_as_slow
+from attncourse.grading.trained import judged, skill, sure, times_as_slow
 
 BELOW, AHEAD, SLOWER, GUESS = 0.3, 0.25, 10, math.log(CHARACTERS)
 KNOWN = "what was held out is not known better than the text to learn from"
@@ -79,8 +79,7 @@ def described(logits: Tensor, tokens: Tensor, targets: Tensor, moves: Tensor) ->
         (own < min(found, best) / 2, "it says the character just read, and should say the next"),
         (strange > 0.4, f"it gives {strange:.0%} of its probability to codes that never occur in "
          "the text"),
-        (found > GUESS + 0.4, "it is sure of other characters"),
-        (found > GUESS - 0.4, "it does little more than guess"),
+        (found > GUESS - 0.4, sure(logits.cpu(), targets)),
         (abs(like - own) < 0.1 and found > best - 0.05,
          "it knows no more than which character follows which; does attention read the past?"),
         (unread, "what it says at a place does not depend on the character "
@@ -88,7 +87,6 @@ def described(logits: Tensor, tokens: Tensor, targets: Tensor, moves: Tensor) ->
         (True, "it is not there yet"),
     )  # fmt: skip
     numbers = f"{found:.2f} nats a character, the table has {best:.2f} on these passages"
-    numbers += f" and a guess {GUESS:.2f}" * (found > GUESS - 0.4)
     return f"{numbers}; {next(words for fits, words in looks if fits)}"
 
 

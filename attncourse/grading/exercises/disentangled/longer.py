@@ -6,21 +6,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from attncourse.grading import trained
 from attncourse.grading.exercise import Asked, Described, Exercise, seeded
 from attncourse.grading.explain.trainings import in_place, meaning_of_facts
-from attncourse.grading.trained import (
-    answered,
-    cannot,
-    independent,
-    judged,
-    near,
-    never_right,
-    order_learned,
-    share,
-    skill,
-    sure,
-    unread,
-)
 
 VOCAB, SPAN, BACK, MOST, THRESHOLD = 16, 8, 3, 10_000, 0.95
 SHORT, LENGTHS, SHIFTS = 11, (16, 32, 64), (0, 1, 2, 4, 5, 6, -1, -2, -3, -4)
@@ -34,11 +22,6 @@ FACTS = (
 PLACES = "Let scores depend on i - j, with a learned number or vector for each distance."
 OTHER = "The target is the token three places back: tokens[:, :-3] belongs to logits[:, 3:]."
 MEANINGS = (  # words of what was seen, at the shortest length
-    ("function", "This is a function; wrap it in a torch.nn.Module with parameters."),
-    ("(37, 16, 11)", "The logits are (batch, vocabulary, place); return (batch, n, 16)."),
-    ("(37, 8, ", "The first places are left out; return logits at all of them."),
-    ("a tuple", "Logits and weights come out together; return the logits alone."),
-    ("of shape (37, 16)", "Return logits at every place: their shape is (batch, n, 16)."),
     ("it says what", OTHER), ("token itself", OTHER),
     ("one token", "It says one token everywhere. Is the loss NaN, or are the tokens ignored?"),
     ("the order of all but", f"Attention without positions sees no order. {PLACES}"),
@@ -66,32 +49,32 @@ def sequences(seed: int, n: int = SHORT) -> torch.Tensor:
 def judge(model, given, seed: int) -> Iterator[Any]:
     """What the model does on sequences that it has not seen."""
     logits = model(given.clone())
-    yield answered(logits, (*given.shape, VOCAB), model)
-    yield independent(model, given, logits)
+    yield trained.answered(logits, (*given.shape, VOCAB), model)
+    yield trained.independent(model, given, logits)
     several = [sequences(seed, n).to(given.device) for n in LENGTHS]
     for tokens in several:
         yield copies(model, tokens)
     tokens, generator = several[0], seeded(seed, "parameters")
     said = model(tokens.clone()).argmax(-1)
-    yield skill(
+    yield trained.skill(
         model, tokens, generator,
         knows=lambda x: copied(x, tokens) > 0.5,
-        moved=lambda x: share(x.argmax(-1), said) < 0.9, by=1e-3,
+        moved=lambda x: trained.share(x.argmax(-1), said) < 0.9, by=1e-3,
     )  # fmt: skip
     n, stacked = tokens.size(1), [BACK * k for k in (-1, 0, 1, 2, 3)]  # its own place; more layers
     others, built_in = (tokens + 5) % VOCAB, [k % n for k in stacked]
-    yield order_learned(model, tokens, others, torch.arange(BACK, n), generator, built_in)
+    yield trained.order_learned(model, tokens, others, torch.arange(BACK, n), generator, built_in)
 
 
 def copied(logits, tokens) -> float:
     """The share of the places at which the token three places back is said."""
-    return share(logits.argmax(-1)[:, BACK:], tokens[:, :-BACK])
+    return trained.share(logits.argmax(-1)[:, BACK:], tokens[:, :-BACK])
 
 
 def copies(model, tokens) -> bool | Described:
     """True when the share is above the threshold; else what the model says."""
     logits = model(tokens.clone())
-    if (shape := answered(logits, (*tokens.shape, VOCAB), model)) is not True:
+    if (shape := trained.answered(logits, (*tokens.shape, VOCAB), model)) is not True:
         return Described(f"at this length it returns {shape}")
     known = copied(logits, tokens)
     if known > THRESHOLD:
@@ -104,17 +87,17 @@ def described(model, tokens, logits) -> str:
     n, said, known = tokens.size(1), logits.argmax(-1), copied(logits, tokens)
     for by in SHIFTS:
         there, where = said[:, max(by, 0) : n + min(by, 0)], tokens[:, max(-by, 0) : n - max(by, 0)]
-        if share(there, where) > 0.9:
+        if trained.share(there, where) > 0.9:
             places = f"{abs(by)} place{'s' * (abs(by) > 1)} {'back' if by > 0 else 'ahead'}"
             return f"it says what stands {places}" if by else "it says the token itself"
-    if share(said, said[:1, :1]) > 0.95:
+    if trained.share(said, said[:1, :1]) > 0.95:
         return "it says one token everywhere"
     right, places = said[:, BACK:] == tokens[:, :-BACK], torch.arange(BACK, n)
     often = "but right more often than not" if known > 0.5 else "and mostly wrong"
     return (
-        (known < 0.9 and cannot(model, lambda: unseen(model, tokens[:16])))
-        or never_right(right, places.expand_as(right), "places")
-        or (known < 0.15 and sure(logits[:, BACK:], tokens[:, :-BACK]))
+        (known < 0.9 and trained.cannot(model, lambda: unseen(model, tokens[:16])))
+        or trained.never_right(right, places.expand_as(right), "places")
+        or (known < 0.15 and trained.sure(logits[:, BACK:], tokens[:, :-BACK]))
         or f"it is not there yet, {often}"
     )
 
@@ -122,14 +105,16 @@ def described(model, tokens, logits) -> str:
 def unseen(model, tokens) -> str:
     """Which tokens, or what of their places, make no difference; '' if none."""
     said, n = model(tokens.clone()), tokens.size(1)
-    if words := unread(model, tokens, (tokens + 5) % VOCAB, torch.eye(n).roll(BACK, 1).triu()):
+    if words := trained.unread(
+        model, tokens, (tokens + 5) % VOCAB, torch.eye(n).roll(BACK, 1).triu()
+    ):
         return words
-    if near(model(tokens.flip(1)), said.flip(1)):
+    if trained.near(model(tokens.flip(1)), said.flip(1)):
         return "it knows how far a token is, and not on which side"
     near_by, far = n - 1 - BACK, n - 1 - 3 * BACK
     exchanged = tokens.clone()
     exchanged[:, [near_by, far]] = tokens[:, [far, near_by]]
-    same = near(model(exchanged)[:, -1], said[:, -1])
+    same = trained.near(model(exchanged)[:, -1], said[:, -1])
     return "it takes a token 9 places back for the one 3 places back" * same
 
 
@@ -160,7 +145,7 @@ class Distances(nn.Module):
 EXERCISE = Exercise(
     name="longer",
     answer="model",
-    judge=judged(judge, FACTS, MOST, sequences, "tokens"),
+    judge=trained.judged(judge, FACTS, MOST, sequences, "tokens"),
     right=Distances(),
     explain=(in_place, at_lengths, meaning_of_facts(*MEANINGS)),
     asks_for="model",

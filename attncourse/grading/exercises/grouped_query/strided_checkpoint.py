@@ -30,33 +30,27 @@ def layer(x, w_q, w_k, w_v, w_o, num_heads, num_kv_heads, strided):
     return merge(F.scaled_dot_product_attention(q, k, v, enable_gqa=True)) @ w_o.T
 
 
-def matched(x: Tensor, y: Tensor, parts: int) -> list[int | None]:
-    """For each part of y the number of the part of x that is the same; None where none is."""
-    old, new = (z.double().reshape(parts, -1) for z in (x, y))
-    apart = torch.cdist(new, old, compute_mode="donot_use_mm_for_euclid_dist")
-    most = 0.01 * old.norm(dim=1).mean()
+def matched(x: Tensor, y: Tensor) -> list[int | None]:
+    """For each row of y the number of the row of x that is the same; None where none is."""
+    apart = torch.cdist(y, x, compute_mode="donot_use_mm_for_euclid_dist")
+    most = 0.01 * x.norm(dim=1).mean()
     return [int(row.argmin()) if row.min() < most else None for row in apart]
 
 
 def heads_of(old: tuple, new: tuple, num_heads: int, num_kv_heads: int) -> str:
     """Which old heads stand where in the new matrices, or what stands there; and which belong."""
-    found = []
-    for name, what, x, y in (
-        ("w_q", "rows", old[0], new[0]),
-        ("w_o", "columns", old[1].mT, new[1].mT),
-    ):
-        heads, d = matched(x, y, num_heads), len(x) // num_heads
-        if None in heads:
-            h = heads.index(None)
-            rows, where = (
-                matched(x, y, len(x))[h * d : h * d + d],
-                f"{name}: in the place of head {h}",
-            )
-            if None in rows:
+    found, both = [], (("w_q", "rows", old[0], new[0]), ("w_o", "columns", old[1].mT, new[1].mT))
+    for name, what, x, y in both:
+        rows, d = matched(x, y), len(x) // num_heads
+        heads = [rows[k : k + d] for k in range(0, len(rows), d)]
+        for h, head in enumerate(heads):
+            where = f"{name}: in the place of head {h}"
+            if None in head:
                 return f"{where} are {what} with other numbers; only their order may change"
-            stand = f"stand the old {what} {', '.join(map(str, rows))}"
-            return f"{where} {stand}; the {d} of a head stay together, in order"
-        found.append(", ".join(map(str, heads)))
+            if head[0] % d or head != [*range(head[0], head[0] + d)]:
+                stand = f"stand the old {what} {', '.join(map(str, head))}"
+                return f"{where} {stand}; the {d} of a head stay together, in order"
+        found.append(", ".join(str(head[0] // d) for head in heads))
     first = ", ".join(map(str, range(0, num_heads, num_kv_heads)))
     return (
         f"w_q has the rows of the old heads {found[0]}, and w_o the columns of {found[1]}. The "
