@@ -32,7 +32,7 @@ class Feed:
     """
 
     def __init__(self, answer: Callable, window: int, seed: int, spoil: bool = False):
-        self.given, self.spoil, self.changed = [], spoil, "a later call changes it"
+        self.given, self.spoil = [], spoil
         b, h, d = (2 + torch.randperm(6, generator=seeded(seed, "sizes"))[:3]).tolist()
         self.window, self.new = window, lambda window=window: answer(b, h, window, d)
         self.pool = torch.randn(b, h, 6 * window, d, generator=seeded(seed, "tokens"))
@@ -77,8 +77,6 @@ class Feed:
         try:
             return cache.append(new)
         finally:
-            if not torch.equal(new, self.tokens(first, n)):
-                self.changed = "its own call changes it"
             if self.spoil:
                 new.fill_(-1.0)
 
@@ -105,7 +103,7 @@ class Feed:
     def kept(self) -> bool | str:
         """True where all that was appended is as it was."""
         same = all(torch.equal(x, self.tokens(first, x.size(2))) for x, first in self.given)
-        return same or self.spoil or self.changed
+        return same or self.spoil or "a call changes it"
 
 
 class Rows(Feed):

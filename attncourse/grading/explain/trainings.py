@@ -13,7 +13,6 @@ RANDOM = (
 )
 # Words of what was seen of a model, and what to make of them. The first that is found counts.
 MEANINGS = (
-    ("a class; make an instance", "This is the class; check an instance, a model that is trained."),
     ("one is not finite", "Alone, an input gets NaN or infinity: does something run over the "
      "samples, as a standard deviation, which one sample does not have?"),
     ("all parameters are finite", "All parameters are finite, so NaN or infinity is made in "
@@ -39,7 +38,6 @@ MEANINGS = (
      "neither: is there attention over all places, and does a mask or a window hide some?"),
     ("the order of all but", "It cannot tell in which order these stand. Where, in front of "
      "attention, do they get their places?"),
-    ("too many", "It has too many parameters: make it narrower, or take fewer layers."),
 )  # fmt: skip
 
 
@@ -57,13 +55,6 @@ def meaning_of_facts(*own: tuple[str, str]) -> Callable[[Asked], str]:
         return ""
 
     return explainer
-
-
-def in_place(asked: Asked) -> str:
-    """Inputs that are not what they were, before all that may follow from that."""
-    changed = (x for x, seen in asked.seen.items() if "unchanged" in x and seen is not True)
-    what = next(changed, "").partition(" ")[0]
-    return f"forward changes the {what} of its caller in place; work on a copy." if what else ""
 
 
 def said_instead(

@@ -8,7 +8,7 @@ from torch import nn
 
 from attncourse.grading import trained
 from attncourse.grading.exercise import Asked, Described, Exercise, seeded
-from attncourse.grading.explain.trainings import in_place, meaning_of_facts
+from attncourse.grading.explain.trainings import meaning_of_facts
 
 VOCAB, SPAN, BACK, MOST, THRESHOLD = 16, 8, 3, 10_000, 0.95
 SHORT, LENGTHS, SHIFTS = 11, (16, 32, 64), (0, 1, 2, 4, 5, 6, -1, -2, -3, -4)
@@ -147,7 +147,7 @@ EXERCISE = Exercise(
     answer="model",
     judge=trained.judged(judge, FACTS, MOST, sequences, "tokens"),
     right=Distances(),
-    explain=(in_place, at_lengths, meaning_of_facts(*MEANINGS)),
+    explain=(at_lengths, meaning_of_facts(*MEANINGS)),
     asks_for="model",
     measures=("parameters", "training"),
 )

@@ -5,7 +5,7 @@ from torch import nn
 
 from attncourse.grading import trained
 from attncourse.grading.exercise import Exercise, seeded
-from attncourse.grading.explain.trainings import in_place, meaning_of_facts, said_instead
+from attncourse.grading.explain.trainings import meaning_of_facts, said_instead
 
 VOCAB, LENGTH, MAX_PARAMETERS, THRESHOLD = 20, 12, 20_000, 0.99
 FACTS = (
@@ -81,7 +81,7 @@ EXERCISE = Exercise(
     answer="model",
     judge=trained.judged(judge, FACTS, MAX_PARAMETERS, sequences, "tokens"),
     right=OwnAttention(),
-    explain=(in_place, meaning_of_facts()),
+    explain=(meaning_of_facts(),),
     asks_for="model",
     measures=("parameters", "training"),
 )
