@@ -30,13 +30,29 @@ def met(token: str) -> Callable[[Asked], str]:
             return ""  # its numbers are no such products
         i, j = min(wrong, key=lambda at: is_[*at] // rows == should[*at] // rows)
         (t, row), (other, asks) = (divmod(int(x[i, j]), rows) for x in (is_, should))
+        how = ""
+        if t == other:
+            both = [(int(is_[*at]) % rows, int(should[*at]) % rows) for at in wrong]
+            how = f"{_rows(both)}: "
         return (
-            f"In the call '{call.label}' the score of query {i} and key {j}, distance {i - j}, is "
-            f"the product of {token} {t} and row {row} of the table; it should be that of {token} "
-            f"{other} and row {asks}."
+            f"In the call '{call.label}' {how}the score of query {i} and key {j}, distance "
+            f"{i - j}, is the product of {token} {t} and row {row} of the table; it should be "
+            f"that of {token} {other} and row {asks}."
         )
 
     return explainer
+
+
+def _rows(wrong: list[tuple[int, int]]) -> str:
+    """What is true of all rows, each with the one in whose place it stands."""
+    got, by = {row for row, _ in wrong}, {row - asks for row, asks in wrong}
+    if len(got) == 1:
+        return f"all wrong rows are {min(got)}"
+    if len(by) == 1:
+        return f"all wrong rows are {abs(min(by))} too {'large' if min(by) > 0 else 'small'}"
+    if min(by) > 0 or max(by) < 0:
+        return f"all wrong rows are too {'large' if min(by) > 0 else 'small'}"
+    return "some rows are too large, and some too small"
 
 
 def _found(scores: Tensor, every: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise
+from attncourse.grading.explain.kinds import kinds
 
 
 def definition(n, past):
@@ -24,9 +25,19 @@ def right(n, past):
     return torch.arange(past + n) <= places[:, None]
 
 
+def pairs(expected, seen, n, past):
+    """What wrong pairs are to each other."""
+    query, key = torch.arange(past, past + n)[:, None], torch.arange(past + n)
+    yield "a query reads tokens that come after it", key > query
+    yield "a query does not read itself", key == query
+    yield "a query does not read all cached tokens", (key < past) & (key < query)
+    yield "a query does not read all new tokens before itself", (key >= past) & (key < query)
+
+
 EXERCISE = Exercise(
     name="bottom_right_mask",
     judge=Calls(definition, cases, gradients=False),
     right=right,
     axes=("n m",),
+    explain=(kinds(pairs),),
 )
