@@ -10,7 +10,8 @@ from attncourse.grading.exercise import Exercise, Facts, seeded
 from attncourse.grading.exercises.capstone import _looks as looks
 from attncourse.grading.exercises.capstone import _net as net
 from attncourse.grading.exercises.capstone._net import VOCAB, close, drawn_into, random_tokens
-from attncourse.grading.exercises.capstone.write import GRADIENT, LAYERS, layers_add
+from attncourse.grading.exercises.capstone._writing import layers_add
+from attncourse.grading.exercises.capstone.write import GRADIENT, LAYERS
 from attncourse.grading.trained import gradients, up_to_wrong
 
 LENGTH = 16
