@@ -19,6 +19,7 @@ from attncourse.grading.explain.shapes import order
 
 WAYS = 3  # as many are said of one number
 NEAR = 0.02  # this far from the right number, the difference says more than the ratio
+PLAINLY = 5e-4  # as near a plain factor must be: there are so many that one always is near
 PLAIN = sorted({2**a * 10**b for a in range(31) for b in range(10)} - {1})
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 OFF = "is "  # no way, but how far off
@@ -46,9 +47,10 @@ class Made(NamedTuple):
         def given(*ways: Iterable[tuple[str, float]]) -> list[str]:
             return [way for each in ways for way, x in each if _same(x, seen, rtol, atol)]
 
+        plain = [way for way, x in _plain(right) if _same(x, seen, min(rtol, PLAINLY), 0.0)]
         found = given(self.others.items(), self._parts(right, 1)) or given(self._parts(right, 2))
         rounded = [way for way, x in self._rounded(right) if math.isclose(x, seen)]
-        return [*(found or given(_plain(right))), *given(self._related(right)), *rounded]
+        return [*(found or plain), *given(self._related(right)), *rounded]
 
     def _parts(self, right: float, count: int) -> Ways:
         """So many parts are left out or counted twice."""
@@ -110,13 +112,14 @@ def _same(x: float, seen: float, rtol: float, atol: float) -> bool:
     return bool(exact) and round(x, decimals) == round(seen, decimals)
 
 
-def _off(right: float, seen: float) -> str:
-    """How far off a number is: a ratio, or a difference where it is near."""
+def _off(right: float, seen: float) -> list[str]:
+    """How far off a number is: a ratio if it is not near, and the difference."""
     if not math.isfinite(seen):
-        return f"{OFF}NaN or infinite"
-    if right * seen > 0 and abs(seen / right - 1) > NEAR:
-        return f"{OFF}{seen / right:.4g} times the right number"
-    return f"{OFF}{abs(seen - right):,.7g} too {'small' if seen < right else 'large'}"
+        return [f"{OFF}NaN or infinite"]
+    digits, size = 7 if seen % 1 else 12, "small" if seen < right else "large"
+    off = [f"{OFF}{abs(seen - right):,.{digits}g} too {size}"]
+    far = right * seen > 0 and abs(seen / right - 1) > NEAR
+    return [f"{OFF}{seen / right:.4g} times the right number", *off] if far else off
 
 
 def in_words(ways: Sequence[str]) -> str:
@@ -149,7 +152,7 @@ def predicted(
             says += _how([f"{k + 1} ({names[k]})" for k in places] if names else [], ways)
             if math.isfinite(seen) and (len(places) == 1 or ways[0].startswith(OFF)):
                 says += f"{tells(*places[: bool(names)], seen)} "
-        return says.strip()
+        return says.strip().replace("  ", " ")
 
     return explainer
 
@@ -158,7 +161,7 @@ def _how(which: Sequence[str], ways: Sequence[str]) -> str:
     """How one gets these numbers, by their names, or the only one; or how far off they are."""
     known, many = ways and not ways[0].startswith(OFF), len(which) > 1
     if not which:
-        how = f"One gets this number by {in_words(ways)}" if known else f"This {''.join(ways)}"
+        how = f"One gets this number by {in_words(ways)}" if known else f"This {''.join(ways[:1])}"
         return f"{how}. " if ways else ""
     this = "each" if many else "this"
     how = f"one gets {this} by {in_words(ways)}" if known else f"{this} {ways[0]}"
@@ -214,7 +217,7 @@ def _ways(
         near = abs(seen - right) <= NEAR * abs(right)
         known[k] = made[k].ways(right, seen, judged.rtol, judged.atol)
         told = near or len(made) > 1 or not math.isfinite(seen)
-        known[k] += [_off(right, seen)] * told
+        known[k] += _off(right, seen) * told
     return known
 
 
@@ -238,7 +241,7 @@ def of_number(asked: Asked) -> str:
         if pairs and all(of(seen) == right for right, seen in pairs):
             return f"Rounded {how}, all numbers are right."
     wrong = {
-        k: [*Made(exact=right).ways(right, seen), _off(right, seen)]
+        k: [*Made(exact=right).ways(right, seen), *_off(right, seen)]
         for k, (right, seen) in enumerate(pairs)
         if right != seen
     }

@@ -1,13 +1,13 @@
 """Simpler questions, each decided by one rule: which is the first that the answer gets wrong?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
 
 from attncourse.grading.compare import Raised, difference, plain
 from attncourse.grading.explain.asked import Asked
-from attncourse.grading.explain.counts import Made, in_words
+from attncourse.grading.explain.counts import NOTHING, Made, in_words
 from attncourse.grading.numerals import opened
 from attncourse.grading.observe import Case
 
@@ -15,15 +15,17 @@ NEAR = 1e-3
 MOST = 200  # characters of one result
 
 
-def simpler(*questions: tuple[str, tuple]) -> Callable[[Asked], str]:
+def simpler(*questions: tuple[str, tuple], result: int | None = None) -> Callable[[Asked], str]:
     """An explainer that asks the answer again, and tells the first question that is answered wrong.
 
     Where the answer raises, or gives a tensor of another shape, other explainers say more.
 
     Args:
         questions: what decides, as a sentence without its point, and the arguments.
+        result: which of several results this decides, if not all.
     """
     cases = [Case(says, args, gradients=False) for says, args in questions]
+    only = slice(None) if result is None else slice(result, result + 1)
 
     def explainer(asked: Asked) -> str:
         for case, right, seen in asked.again(cases):
@@ -32,9 +34,11 @@ def simpler(*questions: tuple[str, tuple]) -> Callable[[Asked], str]:
                     return f"{case.label}. {says}"
                 continue
             right, seen = opened(right), opened(seen)
+            if isinstance(right, tuple) and isinstance(seen, tuple):
+                right, seen = right[only], seen[only]
             unexpected = isinstance(seen, Raised) and not isinstance(right, Raised)
             if _written(right) != _written(seen) and not unexpected:
-                return f"{case.label}. {_so(list(asked.exercise.results), right, seen)}."
+                return f"{case.label}. {_so(list(asked.exercise.results[only]), right, seen)}."
         return ""
 
     return explainer
@@ -74,13 +78,16 @@ def _written(found: Any) -> str:
     return str(found)[:60]
 
 
-def doubled(*arguments: float, result: int = 0, made: Made | None = None) -> Callable[[Asked], str]:
+def doubled(
+    *arguments: float, result: int = 0, made: Made | None = None, near: Mapping[int, str] = NOTHING
+) -> Callable[[Asked], str]:
     """An explainer of a formula: how does the answer grow where one argument doubles?
 
     Args:
         arguments: all numbers, such that rounding makes no difference to the right one.
         result: which of several results is looked at.
         made: what makes it other times as large; its other ways are given for 1.
+        near: what makes it one too small, -1, or too large, 1.
     """
     places = range(len(arguments))
     twice = [[x * 2 if k == at else x for k, x in enumerate(arguments)] for at in places]
@@ -112,7 +119,9 @@ def doubled(*arguments: float, result: int = 0, made: Made | None = None) -> Cal
             ways = made.ways(1.0, seen / right) if made else []
             how = f" One gets that by {in_words(ways)}." if ways else ""
             return f"With {given} {it} is {seen / right:.4g} times the right number.{how}"
-        off = f"{it} is {seen:,.10g} instead of {right:,.10g}: look at the rounding"
-        return f"With {given} {off}." if seen != right else ""
+        if seen == right:
+            return ""
+        off = f"With {given} {it} is {seen:,.10g} instead of {right:,.10g}"
+        return f"{off}, which is whole without any rounding. {near.get(seen - right, '')}".strip()
 
     return explainer

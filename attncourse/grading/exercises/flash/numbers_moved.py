@@ -21,12 +21,12 @@ def both() -> tuple[int, int]:
 
 
 def passes(place: int, number: float) -> str:
-    """How often keys and values would have passed."""
+    """How often keys and values would have passed, if that is a whole number."""
     often = (number - N * (KEY + VALUE + 1)) / (M * (KEY + VALUE))
     return (
         "If queries, outputs and lse are moved once, this leaves room to read all keys and values "
-        f"{often:.6g} times."
-    )
+        f"{often:.0f} times."
+    ) * (often > 0 and often == int(often))
 
 
 def made(rows: int, columns: int) -> Made:
@@ -41,6 +41,14 @@ def made(rows: int, columns: int) -> Made:
         "taking queries and keys for 128 wide": walked(rows, columns, key=VALUE),
         "reading keys and values once": walked(N, columns),
         "writing outputs and lse with each block of keys": right + (steps - 1) * N * (VALUE + 1),
+        "reading the values once": right - (often - 1) * M * VALUE,
+        "reading values that are 192 wide": right + often * M * (KEY - VALUE),
+        "reading the queries with each block of keys": right + (steps - 1) * N * KEY,
+        "putting the loop over the keys outside":
+            M * (KEY + VALUE) + steps * N * KEY + N * (VALUE + 1),
+        "taking 6,144 queries and 2,048 keys":
+            M * (KEY + VALUE + 1) + M // rows * N * (KEY + VALUE),
+        "writing the scores": right + N * M, "writing and reading the scores": right + 2 * N * M,
         "counting 2 bytes for a number": 2 * right, "counting 4 bytes for a number": 4 * right,
     })  # fmt: skip
 

@@ -24,10 +24,10 @@ def largest_n() -> int:
 
 
 def compared(number: float) -> str:
-    """Both forms at the number that was given."""
-    if number != int(number) or not 0 < number <= TOKENS:
+    """Both forms at the number that was given; of 0 tokens, at 1."""
+    if number != int(number) or not 0 <= number <= TOKENS:
         return "n is a whole number, at least 1 and at most the 2,000 tokens that there are."
-    n = int(number)
+    n = max(1, int(number))
     absorbed, plain = (parts(n, *form) for form in ((n, LATENT), (TOKENS, HEAD_DIM)))
     more = "more" if sum(absorbed) > sum(plain) else "less"
     also = "" if more == "more" else f", and so it does for n = {n + 1}"

@@ -19,7 +19,7 @@ def guesses(loss: float) -> str:
     """What a mean loss would mean for the sum over the positions."""
     if loss < 0:
         return "A loss is the mean of -log(probability), which is never negative."
-    if abs(loss - right()) < 5e-3:
+    if abs(loss - right()) < 6e-3 and loss == round(loss, 2):
         return "Three decimals are asked, rounded."
     cost = math.log(VOCAB)
     return (
@@ -35,7 +35,12 @@ MADE = Made(others={
     "counting bits, not nats": math.log2(VOCAB) / LENGTH,
     "taking the logarithm of the mean chance": -math.log((LENGTH - 1 + 1 / VOCAB) / LENGTH),
     "letting 2 positions guess": 2 * ONE / LENGTH, "letting all but one guess": 15 * ONE / LENGTH,
+    "taking exp of the loss, a perplexity": math.exp(ONE / LENGTH),
+    "taking the share of wrong guesses, no logarithm": (1 - 1 / VOCAB) / LENGTH,
+    "giving probabilities to cross_entropy, which takes logits":
+        ((LENGTH - 1) * (math.log(math.e + VOCAB - 1) - 1) + ONE) / LENGTH,
     **{f"taking the mean over {n} positions": ONE / n for n in (LENGTH - 1, LENGTH + 1)},
+    **{f"guessing among {n} tokens": math.log(n) / LENGTH for n in (VOCAB - 1, VOCAB + 1)},
 })  # fmt: skip
 EXERCISE = Exercise(
     name="leaking_loss",

@@ -61,10 +61,14 @@ MADE = Made(others={  # the number of tokens is what is sent, divided by what is
     "taking head_dim FLOPs for a product, not 2 head_dim": 2,
     **{f"taking {n} product{'s' * (n > 1)} for a pair": 5 / n for n in (1, 2, 3, 4, 6, 7)},
 })  # fmt: skip
+ONE_OFF = {
+    -1: "One gets that by counting n (n + 1) / 2 pairs, or by cutting off 1,199,999.99.",
+    1: "One gets that by rounding down and adding 1, or by counting n (n - 1) / 2 pairs.",
+}
 EXERCISE = Exercise(
     name="hidden_sending",
     answer="hidden_from",
     judge=Counts(definition, cases),
     right=right,
-    explain=(doubled(8, 4, 64, 10**12, 10**6, made=MADE),),
+    explain=(doubled(8, 4, 64, 10**12, 10**6, made=MADE, near=ONE_OFF),),
 )

@@ -52,10 +52,16 @@ QUESTIONS = (
     ("Windows [None], position 5: the layer reads and keeps all tokens up to here", ([None], 5)),
     ("Windows [4], position 1: the window is not full yet", ([4], 1)),
     ("Windows [4], position 9: the token itself is one of the window", ([4], 9)),
+)
+FIRST = (
     ("Windows [3, 5], position 9: what is read has read others in the layer below", ([3, 5], 9)),
     ("Windows [5, 5], position 6: no token stands in front of token 0", ([5, 5], 6)),
     ("Windows [None, 3], position 9: what is read has heard of all", ([None, 3], 9)),
     ("Windows [3, None, 3], position 9: one full layer is enough", ([3, None, 3], 9)),
+)
+KEPT = tuple(
+    (f"Windows {windows}, position 9: each layer keeps for itself what is read in it", (windows, 9))
+    for windows in ([3, 5], [None, 3], [3, None, 3])
 )
 
 EXERCISE = Exercise(
@@ -64,5 +70,5 @@ EXERCISE = Exercise(
     judge=Counts(definition, cases),
     right=right,
     results=("first", "kept"),
-    explain=(simpler(*QUESTIONS),),
+    explain=(simpler(*QUESTIONS), simpler(*FIRST, result=0), simpler(*KEPT, result=1)),
 )
