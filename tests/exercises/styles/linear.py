@@ -89,7 +89,7 @@ def masked_weights(query, key, value, is_causal):
     if is_causal:
         later = torch.ones(scores.shape[-2:]).triu(1).bool()
         scores = scores.masked_fill(later, 0)
-    return F.normalize(scores, p=1, dim=-1) @ value.double()
+    return F.normalize(scores, p=1, dim=-1, eps=1e-40) @ value.double()
 
 
 @style("chunked")

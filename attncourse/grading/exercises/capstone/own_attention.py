@@ -8,16 +8,20 @@ from torch import Tensor, nn
 
 from attncourse.grading.exercise import Exercise, Facts, seeded
 from attncourse.grading.exercises.capstone._looks import influence, listed
-from attncourse.grading.exercises.capstone._net import VOCAB, Net, drawn_into, random_tokens
+from attncourse.grading.exercises.capstone._net import (
+    VOCAB, Net, close, drawn_into, random_tokens,
+)  # fmt: skip
+from attncourse.grading.exercises.capstone._writing import numbers_in, said, written
 from attncourse.grading.exercises.capstone.write import FIRST, LAST, STEP, writes
 from attncourse.grading.trained import up_to_wrong
 
 LENGTH, WIDTH, HEADS, LAYERS = 32, 24, 4, 2
-READS = "the last position reads itself and the two tokens before it"
+READS = "each position reads itself and the two tokens before it, and knows their order"
 WIDE = "the vectors of tokens are embed_dim wide"
 SHORT = 20, 12  # lengths, in which windows are short that depend on it
 SIZE = "the cache is at most half of that of multi-head attention"
-NAMES = *FIRST, READS, *LAST, SIZE, STEP, WIDE
+SHORTER = "so it is for decoders of shorter texts"
+NAMES = *FIRST, READS, *LAST, SIZE, STEP, SHORTER, WIDE
 
 
 def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
@@ -29,19 +33,34 @@ def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
     )
     size = SIZE, most + LAYERS * LENGTH, less  # with a place for each token and layer
     yield from writes(answer, seed, (WIDTH, HEADS, LENGTH), partial(near, answer, seed), size)
+    yield SHORTER, small(answer, seed)
     yield WIDE, wide(answer(VOCAB, WIDTH, HEADS, LAYERS, LENGTH))
 
 
 def near(answer: Any, seed: int, moves: Tensor) -> tuple[str, bool | str]:
-    """Whether the last position reads the last three, also with one layer made for short texts."""
+    """Whether positions read the last three, also with one layer made for short texts."""
     for length in (LENGTH, *SHORT):
         tokens, g = random_tokens(seed, "near", 1, length), seeded(seed, length)
         one = drawn_into(answer(VOCAB, WIDTH, HEADS, 1, length), g) if length < LENGTH else None
-        last = (influence(one, tokens) if one else moves)[:, -1] > 1e-6
+        reads = (influence(one, tokens) if one else moves) > 1e-6
         what = f"with one layer, and length {length}, " if one else ""
-        if not last[-3:].all():
-            return READS, f"{what}the last of {len(last)} tokens depends on {listed(last)} only"
+        for at in (len(reads) - 1, *range(2, len(reads))):
+            if not reads[at - 2 : at + 1, at].all():
+                return READS, f"{what}token {at} depends on {listed(reads[:, at])} only"
+        swapped = tokens[:, [*range(length - 3), length - 2, length - 3, length - 1]]
+        if one and close(said(one, swapped)[0][:, -1], said(one, tokens)[0][:, -1]):
+            return READS, f"{what}the order of the two tokens before the last makes no difference"
     return READS, True
+
+
+def small(answer: Any, seed: int) -> bool | str:
+    """True where the cache of shorter texts is half as large, too."""
+    for n in SHORT:
+        tokens = random_tokens(seed, "small", 1, n)
+        held = numbers_in(written(answer(VOCAB, WIDTH, HEADS, 1, n).eval(), tokens, [n - 1, 1])[1])
+        if held > n * (WIDTH + 1):
+            return f"with one layer, and length {n}, it holds {held} numbers; half are {n * WIDTH}"
+    return True
 
 
 def wide(model: nn.Module) -> bool | str:

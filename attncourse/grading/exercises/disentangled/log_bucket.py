@@ -19,7 +19,7 @@ SIZES = (32, 143), (24, 156), (20, 131), (16, 83), (12, 70)  # buckets, furthest
 
 
 def cases(seed: int) -> list[Case]:
-    """Distances on an edge of a far bucket only where rounding does not decide, with furthest 33."""
+    """On an edge of a far bucket only where rounding does not decide: with furthest 33."""
     g = seeded(seed)
     some = torch.randint(-400, 400, (3, 17), generator=g)
     drawn = SIZES[int(torch.randint(len(SIZES), (), generator=g))]

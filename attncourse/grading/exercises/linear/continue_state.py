@@ -10,6 +10,7 @@ from attncourse.grading.feature_inputs import (
     drawn,
     elu_plus_one,
     extremes,
+    late,
     uneven,
     with_one,
 )
@@ -31,6 +32,7 @@ CALLS = (  # special about the call, b h n d e, what changes the numbers, tokens
     ("no state, features near 0 and far from it, 1 value", (2, 1, 4, 2, 1), uneven, None),
     (f"a state of 1 token, 5 new ones, {EXTREMES}", (2, 2, 6, 2, 4), extremes, 1),
     ("a state of 1 token, features near 0 and far from it", (1, 3, 8, 2, 5), uneven, 1),
+    ("a state of 2 tokens, the last key and value a million", (1, 2, 7, 3, 4), late, 2),
 )
 
 

@@ -10,6 +10,8 @@ from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal,
 
 def definition(query, key, value, lam, visible):
     """The loops of the course: two maps a pair, one number at a time."""
+    if 2 * value.size(1) != query.size(1):
+        raise ValueError("each pair of query heads has its values")
     return spec.differential_attention(query, key, value, lam, visible)
 
 

@@ -26,6 +26,7 @@ def cases(seed: int) -> list[Case]:
         ("distances -45 to 45, 16 buckets, furthest 37", torch.arange(-45, 46), 16, 37),
         ("a table of distances (3, 17), 32 buckets, furthest 100", some, 32, 100),
         ("queries and keys (5, 7), 8 buckets, furthest 21", table, 8, 21),
+        ("300 buckets, furthest 1003", 3 * torch.arange(-400, 400), 300, 1003),
         ("4 buckets, furthest 10", torch.tensor([-300, -1, 0, 1, 2, 300]), 4, 10),
         ("one distance, 20 buckets, furthest 33", some[0, :1], 20, 33),
         ("no distance at all, 8 buckets, furthest 21", table[:0], 8, 21),

@@ -36,6 +36,7 @@ def cases(seed: int) -> list[Case]:
         "position 0": ([7, 3], 0),
         "windows of 5 and 3, position 4: the first just reaches 0": ([5, 3], 4),
         "one full layer, position 40": ([None], 40),
+        "a full layer below a window, position 2,000,003": ([None, 12], 2_000_003),
         "windows drawn at random": (mixed, sum(mixed) + draw(5, 30, 1)[0]),
         "windows drawn at random, near the start": (draw(9, 30, 3), draw(10, 60, 1)[0]),
     }
