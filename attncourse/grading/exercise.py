@@ -52,7 +52,6 @@ class Exercise:
         results: what several results are called.
         asks_for: a function, a class, a layer (a class of modules), a number or a model.
         keeps_memory: does the answer keep anything between calls?
-        measures: what is measured beside results: "gradients", "memory", "parameters", "training".
         requires: a package; where it is missing, the exercise is left out of the total.
         card: of an exercise that is in no notebook; the others have theirs in cards.json.
     """
@@ -67,7 +66,6 @@ class Exercise:
     results: tuple[str, ...] = ()
     asks_for: Literal["function", "class", "layer", "number", "model"] = "function"
     keeps_memory: bool = False
-    measures: tuple[str, ...] = ()
     requires: str = ""
     card: Card | None = field(default=None, repr=False)
 

@@ -93,5 +93,4 @@ EXERCISE = Exercise(
     right=text.Reader((0, 1, "previous")),
     explain=(meaning_of_facts(),),
     asks_for="model",
-    measures=("parameters", "training"),
 )

@@ -83,5 +83,4 @@ EXERCISE = Exercise(
     judge=Facts(lambda *asked: up_to_wrong(NAMES, facts(*asked)), NAMES),
     right=Grouped,
     asks_for="class",
-    measures=("gradients", "memory", "parameters"),
 )

@@ -96,5 +96,4 @@ EXERCISE = Exercise(
     right=text.Table(),
     explain=(meaning_of_facts(*MEANINGS),),
     asks_for="model",
-    measures=("parameters", "training"),
 )

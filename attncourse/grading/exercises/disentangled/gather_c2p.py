@@ -83,5 +83,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h n m",),
     explain=(met("query"),),
-    measures=("gradients", "memory"),
 )

@@ -98,5 +98,4 @@ EXERCISE = Exercise(
     right=Distances(),
     explain=(at_lengths, meaning_of_facts(*MEANINGS)),
     asks_for="model",
-    measures=("parameters", "training"),
 )

@@ -40,5 +40,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h n m",),
     explain=(met("key"),),
-    measures=("gradients",),
 )

@@ -75,5 +75,4 @@ EXERCISE = Exercise(
     right=right,
     explain=(far_away,),
     axes=("n e",),
-    measures=("gradients",),
 )

@@ -31,5 +31,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
-    measures=("gradients",),
 )

@@ -67,5 +67,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h n e", "b h n"),
     results=("the output", "the lse"),
-    measures=("gradients",),
 )

@@ -73,7 +73,6 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h n e", "b h n"),
     results=("the output", "the counts"),
-    measures=("gradients",),
     ideas=[
         right.but("The maximum starts at 0; all scores may be lower. Start at minus infinity.",
                   "the maxima at the start", torch.zeros_like),

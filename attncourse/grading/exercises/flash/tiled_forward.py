@@ -89,5 +89,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h n e", "b h n"),
     results=("the output", "the lse"),
-    measures=("memory",),
 )

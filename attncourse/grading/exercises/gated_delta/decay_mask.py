@@ -60,7 +60,6 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases, also=exactly),
     right=right,
     axes=("b h i j",),
-    measures=("gradients",),
     ideas=[
         right.but(
             "A token's own decay fades it, too; it is written behind that, so the diagonal is 1.",

@@ -71,6 +71,5 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h e", "b h d e"),
     results=("the output", "the new state"),
-    measures=("gradients",),
     explain=(mixture("state", "key times what the faded state says", "key times value"),),
 )

@@ -79,5 +79,4 @@ EXERCISE = Exercise(
     ),
     right=right,
     axes=("b h n e",),
-    measures=("gradients", "memory"),
 )

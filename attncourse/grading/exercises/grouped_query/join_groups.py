@@ -43,5 +43,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b t d",),
     explain=(moved("heads"),),
-    measures=("gradients",),
 )

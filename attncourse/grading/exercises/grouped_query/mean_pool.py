@@ -46,5 +46,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("r",),
     explain=(sums_of_rows("x"),),
-    measures=("gradients",),
 )

@@ -29,5 +29,4 @@ EXERCISE = Exercise(
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     explain=(alike,),
-    measures=("gradients",),
 )

@@ -64,5 +64,4 @@ EXERCISE = Exercise(
     right=Right,
     axes=("b t d",),
     asks_for="layer",
-    measures=("gradients", "parameters"),
 )

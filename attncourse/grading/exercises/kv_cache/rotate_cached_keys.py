@@ -64,5 +64,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h n e", "b h t d", "b h t e"),
     results=("the output", "the keys", "the values"),
-    measures=("gradients",),
 )

@@ -38,5 +38,4 @@ EXERCISE = Exercise(
     judge=Calls(definition, CASES),
     right=right,
     axes=("b h n e",),
-    measures=("gradients",),
 )

@@ -80,5 +80,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h e", "b h m"),
     results=("the output", "the weights"),
-    measures=("gradients", "memory"),
 )

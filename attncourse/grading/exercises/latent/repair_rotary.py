@@ -74,5 +74,4 @@ EXERCISE = Exercise(
     explain=(turned_latent, mixture(CONTENT, TURNED)),
     axes=("b h n m", "b t e", "b t d"),
     results=("the scores", "the cached latents", "the cached rotary keys"),
-    measures=("gradients",),
 )

@@ -55,5 +55,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h e", "b h i j", "b h d"),
     results=("the output", "the new state", "the new total"),
-    measures=("gradients",),
 )

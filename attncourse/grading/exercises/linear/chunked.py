@@ -53,5 +53,4 @@ EXERCISE = Exercise(
     ),
     right=right,
     axes=("b h t e",),
-    measures=("gradients", "memory"),
 )

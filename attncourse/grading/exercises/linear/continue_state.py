@@ -62,5 +62,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h t e", "b h i j"),
     results=("the output", "the new state"),
-    measures=("gradients",),
 )

@@ -50,5 +50,4 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases),
     right=right,
     axes=("b h n e",),
-    measures=("gradients",),
 )

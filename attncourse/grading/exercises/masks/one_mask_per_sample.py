@@ -70,5 +70,4 @@ EXERCISE = Exercise(
     right=right,
     explain=(whose,),
     axes=("b h n e",),
-    measures=("gradients",),
 )

@@ -94,5 +94,4 @@ EXERCISE = Exercise(
     right=Repaired,
     axes=("b n d",),
     asks_for="layer",
-    measures=("gradients", "parameters"),
 )

@@ -106,5 +106,4 @@ EXERCISE = Exercise(
     axes=("b n d", "b h n m"),
     results=("the output", "the weights"),
     asks_for="layer",
-    measures=("gradients", "parameters"),
 )

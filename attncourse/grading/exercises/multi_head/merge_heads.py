@@ -39,7 +39,6 @@ EXERCISE = Exercise(
     right=right,
     axes=("b t d",),
     explain=(moved("heads"),),
-    measures=("gradients",),
     ideas=[
         Mistake(
             "This is the code as found: it reads the memory row by row, heads before positions.",

@@ -58,7 +58,6 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h n e", "b h n m"),
     results=("the shares", "the weights"),
-    measures=("gradients",),
     ideas=[
         Mistake("The output is cut into num_heads pieces, but w_o has mixed the heads by then: "
                 "multiply each head by its slice of w_o.", cut_late),

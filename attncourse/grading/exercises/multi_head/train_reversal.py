@@ -83,5 +83,4 @@ EXERCISE = Exercise(
     right=OwnAttention(),
     explain=(meaning_of_facts(),),
     asks_for="model",
-    measures=("parameters", "training"),
 )

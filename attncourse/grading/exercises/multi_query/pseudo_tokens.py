@@ -72,7 +72,6 @@ EXERCISE = Exercise(
     axes=("b n d", "b h n m"),
     results=("the output", "the weights"),
     asks_for="layer",
-    measures=("gradients", "parameters"),
     ideas=[
         Mistake("The values are taken first; the first head_dim rows of kv_proj make the key.",
                 Exchanged),

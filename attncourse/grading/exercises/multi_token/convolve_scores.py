@@ -70,5 +70,4 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases),
     right=right,
     axes=("b h n m",),
-    measures=("gradients",),
 )

@@ -51,5 +51,4 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases),
     right=right,
     axes=("h n m",),
-    measures=("gradients",),
 )

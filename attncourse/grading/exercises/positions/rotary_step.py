@@ -112,5 +112,4 @@ EXERCISE = Exercise(
     axes=("b h n d", "b h n d"),
     results=("the queries", "the keys"),
     explain=(turned,),
-    measures=("gradients",),
 )

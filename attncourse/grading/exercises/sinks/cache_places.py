@@ -92,7 +92,6 @@ EXERCISE = Exercise(
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     explain=(distances,),
-    measures=("gradients",),
     ideas=[
         right.but("argsort says which slot holds the oldest token; asked is the reverse, the place "
                   "of the token in each slot: argsort of that.",

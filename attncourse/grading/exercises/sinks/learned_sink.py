@@ -77,5 +77,4 @@ EXERCISE = Exercise(
     axes=("b h n e", "b h n m"),
     results=("the output", "the weights"),
     explain=(read_as,),
-    measures=("gradients",),
 )

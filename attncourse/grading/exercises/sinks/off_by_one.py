@@ -82,5 +82,4 @@ EXERCISE = Exercise(
     judge=Calls(definition, cases),
     right=right,
     explain=(along, denominator),
-    measures=("gradients",),
 )

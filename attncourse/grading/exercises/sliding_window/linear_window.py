@@ -72,7 +72,6 @@ EXERCISE = Exercise(
     ),
     right=right,
     axes=("b h n e",),
-    measures=("gradients", "memory"),
     ideas=[
         right.but("Keys at the ends count more than once; each should count once in its window.",
                   "the places beyond the ends", torch.zeros_like),

@@ -76,7 +76,6 @@ EXERCISE = Exercise(
     ),
     right=right,
     axes=("b h n c",),
-    measures=("gradients", "memory"),
     explain=(simpler(QUESTION),),
     ideas=[
         Mistake("The scores are not divided by sqrt(head_dim).",

@@ -101,5 +101,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b n d",),
     explain=(wrong_part,),
-    measures=("gradients",),
 )

@@ -72,5 +72,4 @@ EXERCISE = Exercise(
     right=right,
     axes=("b t d",),
     explain=(constant,),
-    measures=("gradients",),
 )

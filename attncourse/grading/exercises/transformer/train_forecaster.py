@@ -101,5 +101,4 @@ EXERCISE = Exercise(
     right=Bank(),
     explain=(meaning_of_facts(*MEANINGS),),
     asks_for="model",
-    measures=("parameters", "training"),
 )
