@@ -60,6 +60,8 @@ class Made(NamedTuple):
             (f"counting {name} twice", x, y) for name, x, y in steps
         ]
         for some in combinations(steps, count):
+            if len({how.partition(" ")[0] for how, *_ in some}) > 1:
+                continue  # one left out and one counted twice may be the same
             found = right
             for _, times, more in some:
                 found = found * times + more
