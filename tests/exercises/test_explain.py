@@ -125,7 +125,7 @@ TABLES = Calls(lambda x: x, tables)
         (lambda x: x.softmax(-1), "The results went through a softmax over the features."),
         (lambda x: x.clamp(max=0.5), "Numbers end at 0.5: those that should be larger are 0.5."),
         (lambda x: x + torch.eye(x.size(-2), 5), "all that is wrong stands where the number of the feature is equal to that of the token"),
-        (lambda x: torch.cat([x[:, :2], 7 * x[:, 2:]], 1).pow(2).sqrt() * x.sign(), "all that is wrong stands at head 2; the rest is right."),
+        (lambda x: torch.cat([x[:, :2], 7 * x[:, 2:]], 1).pow(2).sqrt() * x.sign(), "all that is wrong stands at head 2; the rest is right within 0.001."),
         (lambda x: x + (x.size(2) == 6) * x.sin().relu(), "only this one does not: 6 tokens."),
         (lambda x: x.nope(), "raised AttributeError: 'Tensor' object has no attribute 'nope'; in line"),
         (lambda x: x if nobody else x, "A name is used that nothing has been given"),  # noqa: F821

@@ -110,8 +110,8 @@ def _stands(asked: Asked, label: str, right: Tensor, seen: Tensor, number: int) 
     stands = _band(wrong, letters)
     if not stands and (places := axes.apart(wrong, letters)):
         stands = f"at {places}"
-    where = f"In the call '{label}' all that is wrong stands {stands}; the rest is right."
-    return where if stands else ""
+    rest = "the rest is right within 0.001."
+    return f"In the call '{label}' all that is wrong stands {stands}; {rest}" if stands else ""
 
 
 def _band(wrong: Tensor, letters: list[str]) -> str:

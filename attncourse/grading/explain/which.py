@@ -60,9 +60,6 @@ def _facts(case: Case, names: list[str]) -> Iterator[tuple[Fact, bool]]:
             yield (f"{name} hides nothing", f"{name} hides something"), bool(x.all())
             rows = bool((~x.any(-1)).any())
             yield (f"{name} has a row of False alone", f"{name} has no row of False alone"), rows
-        if isinstance(x, Tensor) and x.is_floating_point():
-            infinite = not bool(x.isfinite().all())
-            yield (f"{name} has infinite numbers", f"all of {name} is finite"), infinite
     for name, size in sizes_of(names, case):
         yield (f"{name} is 1", f"{name} is not 1"), size == 1
         yield (f"{name} is 0", f"{name} is not 0"), size == 0

@@ -4,7 +4,7 @@ from operator import index
 
 import torch
 
-from attncourse.grading.exercise import Exercise, Raised
+from attncourse.grading.exercise import Exercise, Raised, run
 from attncourse.grading.feed import ONE, Feed, WritesTwice, judged, other_tokens
 
 
@@ -34,15 +34,17 @@ def steps(answer, seed: int, spoil: bool = False):
         ("each further token replaces the oldest one", one, [(w + k, 1) for k in range(w + 1)]),
         ("a chunk goes on at the front where the memory ends", two, [(0, w - 1), (w - 1, 3)]),
         ("a chunk may be as long as the window", two, [(w + 2, w)]),
-        ("two caches have nothing in common", one, [(2 * w + 1, 1)]),
         ("of a longer chunk the last tokens are kept", two, [(2 * w + 2, w + 3)]),
         ("behind a longer chunk, a token replaces the oldest one, too", two, [(3 * w + 5, 1)]),
+        ("two caches have nothing in common", one, [(2 * w + 1, 1)]),
         ("a first chunk may be longer, too", long, [(0, 2 * w + 1)]),
         ("a window of 1 keeps the last token", narrow, [(0, 1), (1, 1), (2, 1)]),
         ("a first chunk may be as long as the window", feed.new(), [(2, w), (w + 2, 1)]),
     ):  # fmt: skip
         told = [feed.append(cache, *tokens) for tokens in appended]
         yield what, next((x for x in told if isinstance(x, Raised)), "; ".join(map(str, told)))
+    slots = run(lambda: [int(x) % w for x in feed.give(two, 3 * w + 6)[1]])
+    yield "the token of position p stands in slot p mod window", slots == [*range(w)] or str(slots)
     yield "length is the number of tokens seen so far", f"{index(one.length)}, {index(two.length)}"
     fresh = feed.new()
     shared = [

@@ -15,7 +15,7 @@ def words_in(text: str) -> list[list[int]]:
     return [[int(x) for x in re.findall(r"\d+", part)] for part in text.split(";")]
 
 
-@claim(r"^In the call '(.*)' all that is wrong stands at (.*); the rest is right\.$")
+@claim(r"^In the call '(.*)' all that is wrong stands at (.*); the rest is right within 0\.001\.$")
 def _stands(found, evidence):
     call = evidence.labelled(found[1])
     if call is None:
