@@ -26,18 +26,21 @@ class Allocations(NamedTuple):
     total: int = 0
 
 
-class AllocationRecorder(TorchDispatchMode):
-    """Dispatch mode that records the sizes of the tensors that operations return."""
+class Recorder(TorchDispatchMode):
+    """A dispatch mode for which torch does not first import its compiler, which takes seconds."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class AllocationRecorder(Recorder):
+    """Records the sizes of the tensors that operations return."""
 
     def __init__(self, inputs: tuple):
         super().__init__()
         self.known = memories(inputs)
         self.made = Allocations()
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False: to skip this mode, torch would first import its compiler for seconds."""
-        return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,16 +46,6 @@ class Outcome(NamedTuple):
     changed: list[int]
 
 
-class Answer(Protocol):
-    """The interface between judges and answers."""
-
-    def results(self, calls: list[Question]) -> list[Callable[[], Outcome]]:
-        """One function for each call: it returns the outcome, or raises the error of the call."""
-
-    def allocations(self, *args: Any) -> Allocations:
-        """Sizes of the tensors that a call creates."""
-
-
 class RemoteAnswer(ABC):
     """An answer in another process. Only explicit subclasses count: no submission can pretend.
 
@@ -63,10 +53,12 @@ class RemoteAnswer(ABC):
     """
 
     @abstractmethod
-    def results(self, calls: list[Question]) -> list[Callable[[], Outcome]]: ...
+    def results(self, calls: list[Question]) -> list[Callable[[], Outcome]]:
+        """One function for each call: it returns the outcome, or raises the error of the call."""
 
     @abstractmethod
-    def allocations(self, *args: Any) -> Allocations: ...
+    def allocations(self, *args: Any) -> Allocations:
+        """Sizes of the tensors that a call creates."""
 
     @abstractmethod
     def within(self, most_bytes: int, *args: Any) -> Any:
@@ -97,7 +89,7 @@ class LocalAnswer:
         return made_by(self.function, *args)
 
 
-def as_answer(answer: Callable) -> Answer:
+def as_answer(answer: Callable) -> LocalAnswer | RemoteAnswer:
     """The answer itself if it is remote, else a `LocalAnswer`."""
     return answer if isinstance(answer, RemoteAnswer) else LocalAnswer(answer)
 

@@ -180,8 +180,8 @@ def _difference_tensor(expected: Tensor, seen: Any) -> str:
         return f"expected a plain tensor, got layout {seen.layout} on {seen.device}"
     a, b = expected.double(), seen.double()
     b = b if b.device == a.device else b.cpu()
-    off, most = _off(a, b)
-    if bool((off <= most).all()) and bool(most.isfinite().all()):
+    most = a.abs().mul_(RTOL).add_(ATOL)
+    if bool(((b - a).abs_() <= most).all()) and bool(most.isfinite().all()):
         return ""  # a tenth of the time of isclose, which is needed for infinity only
     apart = ~torch.isclose(b, a, rtol=RTOL, atol=ATOL, equal_nan=True)
     if not apart.any():
@@ -191,11 +191,6 @@ def _difference_tensor(expected: Tensor, seen: Any) -> str:
         f"{int(apart.sum())} of {apart.numel()} numbers differ; at {list(where)} expected "
         f"{a[where].item():.4g}, got {b[where].item():.4g}"
     )
-
-
-def _off(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """The distance of each number from the expected one, and its bound."""
-    return (b - a).abs_(), a.abs().mul_(RTOL).add_(ATOL)
 
 
 def same(expected: Any, seen: Any, tolerance: float = 1e-3) -> bool:

@@ -6,8 +6,8 @@ from operator import index
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from attncourse.grading.allocations import Recorder
 from attncourse.grading.compare import Raised, plain
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.inputs import seeded
@@ -150,14 +150,10 @@ def _compared(seen: Any, right: Any) -> str | Raised:
     return f"{seen}{SHOULD}{right}{f' ({words})' if words else ''}"
 
 
-class WritesTwice(TorchDispatchMode):
+class WritesTwice(Recorder):
     """Does an index name a place twice where it is written? Which number stays is then open."""
 
     found = False
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # to skip this mode, torch would first import its compiler for seconds
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func.__name__.partition(".")[0].strip("_")

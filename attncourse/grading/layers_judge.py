@@ -38,18 +38,10 @@ class Layers:
     also: Facts | None = None
 
     def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
-        if isinstance(answer, nn.Module):
-            yield "is a class", "it is an instance; pass the class itself"
+        why = self._no_class(answer)
+        yield "is a class", why or True
+        if why:
             return
-        if not callable(answer) or isinstance(answer, Tensor | tuple | list):
-            kind = "tensor" if isinstance(answer, Tensor) else type(answer).__name__
-            yield "is a class", f"it is a {kind}; pass the class itself"
-            return
-        if not takes(answer, self.sizes[0][1], {}):
-            wanted = ", ".join(self.names.split())
-            yield "is a class", f"it is built with ({wanted}), but yours takes {takes_what(answer)}"
-            return
-        yield "is a class", True
         for number, (label, sizes, shape, loud) in enumerate(self.layers(seed)):
             try:
                 yield from self._look(answer, label, sizes, shape, loud, seed, more=not number)
@@ -60,6 +52,16 @@ class Layers:
                 yield f"{label}, layer", Raised("NotImplementedError", "")
         if self.also:
             yield from self.also.observe(answer, seed)
+
+    def _no_class(self, answer: Any) -> str:
+        """Why this builds no layers; '' where it can."""
+        if not callable(answer) or isinstance(answer, nn.Module | Tensor | tuple | list):
+            kind = "an instance" if isinstance(answer, nn.Module) else f"a {type(answer).__name__}"
+            return f"it is {kind}; pass the class itself"
+        if takes(answer, self.sizes[0][1], {}):
+            return ""
+        wanted = ", ".join(self.names.split())
+        return f"it is built with ({wanted}), but yours takes {takes_what(answer)}"
 
     def layers(self, seed: int) -> list[tuple[str, tuple[int, ...], tuple[int, int], Any]]:
         """(label, arguments of the constructor, (batch, n), how loud x is) for each layer."""

@@ -70,7 +70,7 @@ BEFORE: tuple[Explainer, ...] = (
 )  # fmt: skip
 ORDER: tuple[Explainer, ...] = (
     *OF_ERRORS,
-    shapes.uncalled, shapes.one_of_several, shapes.packed, shapes.reshaped,
+    shapes.one_of_several, shapes.packed, shapes.reshaped,
     shapes.of_another_type,
     beside.lost_gradient, beside.cut_gradient, beside.too_large,
     layers.unsteady,

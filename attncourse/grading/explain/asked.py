@@ -115,11 +115,6 @@ class Asked:
             if isinstance(x, Raised) and not isinstance(self.expected.get(what), Raised)
         }
 
-    @property
-    def raised(self) -> list[Raised]:
-        """The errors alone."""
-        return list(self.errors.values())
-
     @cached_property
     def stops(self) -> bool:
         """Do as many calls end in an error as give a wrong result? Then the error says more."""
@@ -147,12 +142,8 @@ class Asked:
     @cached_property
     def right(self) -> list[Any]:
         """The named values of the right answer in the largest wrong call, in their order."""
-        return self._values(self.largest) if self.largest else []
-
-    def _values(self, case: Case) -> list[Any]:
-        """The named values of the right answer in a call; none where it names none."""
-        values = getattr(self.exercise.right, "values", None)
-        found = run(lambda: values(*case.args, **case.kwargs)) if values else []
+        values, case = getattr(self.exercise.right, "values", None), self.largest
+        found = run(lambda: values(*case.args, **case.kwargs)) if values and case else []
         return [] if isinstance(found, Raised) else found
 
 

@@ -76,28 +76,21 @@ MEANINGS = (
     ("positional argument|unexpected keyword argument", ARGUMENTS),
     ("modified by an inplace operation",
      "A tensor is changed in place that the gradient still needs: write a = a + b, not a += b."),
-    (r"name '(\w+)' is not defined",
-     "The name {0} is used, but nothing was assigned to it: a missing import, another spelling, or "
-     "a variable of another cell."),
 )  # fmt: skip
 BY_KIND = {
     "AssertionError": "An assert stops the answer. Where an error is asked, raise it: assert is "
     "for what can never happen, and python -O leaves it out.",
     "UnboundLocalError": "A variable is read before it is given a value in this function.",
-    "ZeroDivisionError": "Something is divided by 0.",
-    "RecursionError": "The function calls itself without end.",
 }
 
 
 def meaning_of_errors(asked: Asked) -> str:
     """What the errors of an answer mean; '' where they mean several things, or where few raise."""
-    if not asked.raised or 2 * len(asked.raised) < len(asked.wrong):
+    raised = [_meaning(error) for error in asked.errors.values()]
+    if not raised or 2 * len(raised) < len(asked.wrong) or len({means for means, _ in raised}) > 1:
         return ""
-    meanings = {_meaning(error)[0] for error in asked.raised}
-    means, found = _meaning(asked.raised[0])
-    if len(meanings) > 1 or not means:
-        return ""
-    return _sizes(asked) if means == SIZES else means.format(*found)
+    means, found = raised[0]
+    return _sizes(asked, found) if means == SIZES else means.format(*found)
 
 
 def _meaning(error: Raised) -> tuple[str, tuple[str, ...]]:
@@ -108,17 +101,17 @@ def _meaning(error: Raised) -> tuple[str, tuple[str, ...]]:
     return BY_KIND.get(error.kind, ""), ()
 
 
-def _sizes(asked: Asked) -> str:
+def _sizes(asked: Asked, first: tuple[str, ...]) -> str:
     """The two sizes that meet in the first call that raises, and which inputs have them.
 
     Only inputs count that have them in all such calls: in one, a size may be the same by chance.
     """
     raised = [x for x in asked.calls if isinstance(x.seen, Raised) and x.case]
-    met = [(x.case, _meaning(x.seen)[1]) for x in raised] or [(None, _meaning(asked.raised[0])[1])]
-    told, first = [], met[0][1]
-    for k, size in enumerate(first):
-        several = [_owners(asked, case, int(sizes[k])) for case, sizes in met if case]
-        if owners := [x for x in several[0] if all(x in y for y in several)] if several else []:
+    met, told = [(x.case, _meaning(x.seen)[1]) for x in raised], []
+    first = met[0][1] if met else first
+    for k, size in enumerate(first if met else ()):
+        several = [_owners(asked, case, int(sizes[k])) for case, sizes in met]
+        if owners := [x for x in several[0] if all(x in y for y in several)]:
             told.append(f"{size} is the size of {' and '.join(owners[:2])}")
     inputs = f" In the call '{raised[0].label}' {', and '.join(told)}." if told else ""
     return f"{SIZES}: {' and '.join(first)}.{inputs}"

@@ -16,13 +16,11 @@ def kept_between(asked: Asked) -> str:
         which = told.removeprefix(f"{OVERWRITTEN}: ")
         return f"The same memory is returned again and again: {which}. Make a new tensor each time."
     which = told.removeprefix("no: ")
-    if not asked.wrong and told != which:
-        return f"All is right the first time. Asked in the opposite order, {which}: {KEPT}."
     if says := _of_earlier(asked):
         return says
     if told != which and not difference(asked.calls[0].expected, asked.calls[0].seen):
-        first = "The first call is right. Asked in the opposite order"
-        return f"{first}, {which}: {KEPT}, or drawn at random."
+        first = "The first call is right" if asked.wrong else "All is right the first time"
+        return f"{first}. Asked in the opposite order, {which}: {KEPT}, or drawn at random."
     right = {x.label: x for x in asked.calls if not difference(x.expected, x.seen)}
     pairs = [(x, right.get(x.label.rpartition("; ")[0])) for x in asked.wrong]
     if not pairs or not all(before and _alike(x, before) for x, before in pairs):

@@ -103,8 +103,6 @@ def doubled(
         cases = [Case("", tuple(x), gradients=False) for x in (arguments, *twice)]
         found = [tuple(map(number, both)) for _, *both in asked.again(cases)]
         (right, seen), *others = found
-        if len({seen, *(other for _, other in others)}) == 1:
-            return f"{it[:1].upper()}{it[1:]} is {seen:g} whatever is doubled."
         wrong = [
             f"where {name} doubles, by {other / seen:.3g} instead of {one / right:.3g}"
             for name, (one, other) in zip(names, others, strict=True)
@@ -113,8 +111,6 @@ def doubled(
         if wrong:
             return f"{it[:1].upper()}{it[1:]} is multiplied by other numbers: {'; '.join(wrong)}."
         given = ", ".join(f"{name}={x:,}" for name, x in zip(names, arguments, strict=True))
-        if abs(seen / right + 1) < NEAR:
-            return f"With {given} {it} is right but for the sign."
         if abs(seen / right - 1) > NEAR:
             ways = made.ways(1.0, seen / right) if made else []
             how = f" One gets that by {in_words(ways)}." if ways else ""

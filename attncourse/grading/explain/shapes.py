@@ -1,4 +1,4 @@
-"""The right numbers in another form than was asked: packed, uncalled, reordered, another type."""
+"""The right numbers in another form than was asked: packed, reordered, another type."""
 
 from collections.abc import Callable, Sequence
 from itertools import permutations
@@ -14,28 +14,13 @@ from attncourse.grading.observe import run
 JOINED = "axes are joined or split"
 
 
-def uncalled(asked: Asked) -> str:
-    """Functions instead of what they return."""
-    wrong = asked.far
-    if wrong and all(callable(x.seen) and not isinstance(x.seen, Tensor) for x in wrong):
-        return "A function is returned where a result belongs: call it, or is another name meant?"
-    return ""
-
-
 def packed(asked: Asked) -> str:
     """The right tensor in a list, in an array of numpy, or beside others."""
     wrong = asked.far
-    if not wrong:
+    if not wrong or not all(plain(x.expected) for x in wrong):
         return ""
-    if all(isinstance(x.seen, tuple) and any(map(_is_array, x.seen)) for x in wrong) and all(
-        same(x.expected, run(_made_tensors, x.seen)) for x in wrong
-    ):
-        return "The numbers are right, but these are arrays of numpy; return tensors."
-    if not all(plain(x.expected) for x in wrong):
-        return ""
-    parcels = {run(_parcel, x.expected, x.seen) for x in wrong}
-    parcel = parcels.pop()
-    known = not parcels and isinstance(parcel, str) and parcel
+    parcel, *others = {run(_parcel, x.expected, x.seen) for x in wrong}
+    known = not others and isinstance(parcel, str) and parcel
     return f"The numbers are right, but this is {parcel}; return a tensor." if known else ""
 
 
@@ -58,19 +43,11 @@ def _parcel(expected: Tensor, seen: Any) -> str:
         if beside is not None:
             return f"{len(seen)} results, of which only number {beside + 1} is asked"
         kind = "a list"
-    elif _is_array(seen):
+    elif type(seen).__name__ == "ndarray":
         kind = "an array of numpy"
     else:
         return ""
     return kind if same(expected, torch.tensor(seen, dtype=expected.dtype)) else ""
-
-
-def _made_tensors(results: tuple) -> tuple[Tensor, ...]:
-    return tuple(map(torch.as_tensor, results))
-
-
-def _is_array(x: Any) -> bool:
-    return type(x).__name__ == "ndarray"
 
 
 def order(pairs: Sequence[tuple], alike: Callable[[Any, Any], bool]) -> tuple[int, ...]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from attncourse.grading.allocations import Recorder
 from attncourse.grading.answer import RemoteAnswer
 from attncourse.grading.compare import Raised, plain, same
 from attncourse.grading.explain.asked import Asked
@@ -21,10 +21,10 @@ from attncourse.grading.observe import run
 MOST = 1_000_000  # numbers that are kept of one call
 NEAR = 1e-5
 FEWEST = 3  # numbers that can tell a value
-ALL_MADE = "they are not used, or what is made of them is not right."
+ALL_MADE = "look at what comes after them, up to what is returned."
 
 
-class TensorsMade(TorchDispatchMode):
+class TensorsMade(Recorder):
     """Keeps all tensors that operations return, by how many numbers they have, then by shape."""
 
     def __init__(self) -> None:
@@ -34,11 +34,6 @@ class TensorsMade(TorchDispatchMode):
         )
         self.count = 0
         self._joined: dict[tuple, Tensor] = {}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """No: to keep its compiler away from here torch would import it, which takes seconds."""
-        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None

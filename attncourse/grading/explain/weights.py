@@ -57,7 +57,7 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
             f"{where} the weights are those of scores {factor:.4g} times{_as_power(factor, query)} "
             "as large as they should be: look at the scale."
         )
-    if says := _exchanged(right, seen) or _misplaced(right, seen) or _counted(right, seen):
+    if says := _shared(right, seen) or _misplaced(right, seen) or _counted(right, seen):
         return f"{where} {says}"
     return f"{where} {OTHER_SCORES}"
 
@@ -142,16 +142,13 @@ def _whole(weights: Tensor, dim: int) -> bool:
     return bool((((sums - 1).abs() < NEAR) | (sums.abs() < NEAR)).all()) and bool(sums.any())
 
 
-def _exchanged(right: Tensor, seen: Tensor) -> str:
-    """The maps of samples, heads or queries, or keys, in another order."""
+def _shared(right: Tensor, seen: Tensor) -> str:
+    """All samples, heads, queries or keys have the same weights, though they should not."""
     for d, name in enumerate(("samples", "heads", "queries", "keys")[4 - right.dim() :]):
-        if right.size(d) > 1 and not same(right, seen):
-            if same(right.flip(d), seen):
-                return f"the maps of the {name} stand in the opposite order."
-            if same(right.narrow(d, 0, 1).expand_as(right), seen):
-                return f"all {name} have the weights of the first."
-            if same(right.mean(d, keepdim=True).expand_as(right), seen):
-                return f"the weights are averaged over the {name}."
+        if right.size(d) > 1 and same(right.narrow(d, 0, 1).expand_as(right), seen):
+            return f"all {name} have the weights of the first."
+        if right.size(d) > 1 and same(right.mean(d, keepdim=True).expand_as(right), seen):
+            return f"the weights are averaged over the {name}."
     return ""
 
 
