@@ -102,8 +102,6 @@ GROUPS: tuple[tuple[int, int, Tables], ...] = (  # queries, keys
         "relative but for the end of a long diagonal": lambda x: off(x, at(x, 23, 25)),
         "a function of (i - j) % 4": lambda x: x.r[x.d % 4],
     }),
-    (1, 6, {"a single query": lambda x: x.t}),
-    (5, 1, {"a single key": lambda x: x.t}),
 )  # fmt: skip
 
 

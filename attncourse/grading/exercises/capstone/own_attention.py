@@ -8,9 +8,7 @@ from torch import Tensor, nn
 
 from attncourse.grading.exercise import Exercise, Facts, seeded
 from attncourse.grading.exercises.capstone._looks import influence, listed
-from attncourse.grading.exercises.capstone._net import (
-    VOCAB, Net, close, drawn_into, random_tokens,
-)  # fmt: skip
+from attncourse.grading.exercises.capstone._net import VOCAB, Net, close, drawn_into, random_tokens
 from attncourse.grading.exercises.capstone._writing import numbers_in, said, written
 from attncourse.grading.exercises.capstone.write import FIRST, LAST, STEP, writes
 from attncourse.grading.trained import up_to_wrong

@@ -25,9 +25,7 @@ CALLS = (  # what is special; b h n m, head_dim, which terms are there, how loud
     ("c2p alone, head_dim 12, scores about 60", (2, 2, 7, 4), 12, "010", 1),
     ("p2c alone, head_dim 3", (1, 3, 4, 8), 3, "001", 1),
     ("p2c there, but all zeros, head_dim 9", (2, 2, 3, 5), 9, "110", 1),
-    ("c2p alone, and all zeros, head_dim 5", (2, 3, 2, 4), 5, "010", 1),
     ("large scores, all three terms, head_dim 4", (1, 2, 5, 6), 4, "111", 300),
-    ("1 key, head_dim 11", (2, 3, 4, 1), 11, "110", 1),
 )
 
 
@@ -43,7 +41,7 @@ def cases(seed: int) -> list[Case]:
         if "about 60" in what:  # float16 has steps of 1/32 there
             terms[1] += 60 * d**0.5
         if "zeros" in what:
-            terms[2 if terms[2] is None and terms[0] is not None else 1] = torch.zeros(size)
+            terms[2] = torch.zeros(size)
         found.append(Case(what, (*terms, d), gradients=number < 3))
     return found
 

@@ -17,12 +17,10 @@ def definition(output_a, lse_a, output_b, lse_b):
 CALLS = (  # special about the call, b h n e, how loud, which halves are empty in some rows
     ("2 samples, 3 heads, 4 queries, values 5 wide", (2, 3, 4, 5), 1, ""),
     ("the first half is empty in some rows", (2, 2, 5, 3), 1, "a"),
-    ("the second half is empty in some rows", (3, 2, 4, 6), 1, "b"),
     ("each half is empty somewhere, and both in a row", (1, 3, 7, 4), 1, "abc"),
     ("log-sum-exps far from 0", (2, 3, 5, 2), 300, ""),
     ("log-sum-exps of about -11,000", (1, 2, 4, 3), 2, ""),
     ("outputs near 100,000", (2, 1, 3, 4), 2, ""),  # float16 has no such numbers
-    ("1 query, values 1 wide", (3, 2, 1, 1), 1, ""),
 )
 
 

@@ -27,7 +27,6 @@ CALLS = (  # special about the call, b h n m e, how loud, shares of new rows and
     ("the first keys of all rows", (2, 2, 3, 4, 5), 1, 1, 0),
     ("hidden keys; some rows have seen or see none", (2, 3, 6, 4, 5), 1, 0.5, 0.5),
     ("large scores", (1, 2, 5, 7, 3), 200, 0.3, 0.2),
-    ("1 key, 4 queries", (3, 2, 4, 1, 5), 1, 0, 0),
 )  # fmt: skip
 
 

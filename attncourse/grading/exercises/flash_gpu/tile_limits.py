@@ -23,17 +23,12 @@ def definition(block_m, block_n, head_dim, warps, registers, shared, card):
 CALLS = (  # block_m, block_n, head_dim, warps, registers, shared, bytes of the card
     (128, 64, 128, 8, 200, 65_536, 164 * KB),
     (128, 64, 128, 4, 255, 65_536, 164 * KB),
-    (128, 32, 128, 8, 192, 49_152, 164 * KB),
-    (128, 32, 128, 8, 192, 81_920, 100 * KB),
     (128, 128, 128, 8, 255, 163_840, 164 * KB),
-    (128, 128, 128, 8, 255, 163_840, 100 * KB),
     (64, 64, 64, 4, 160, 57_344, 228 * KB),
-    (32, 32, 64, 2, 96, 17_408, 228 * KB),
     (64, 32, 64, 4, 40, 32_768, 100 * KB),  # 1 KB more for each program, and one less fits
     (16, 64, 32, 1, 72, 8_192, 228 * KB),
     (64, 16, 64, 4, 102, 8_192, 228 * KB),  # 104 once they are rounded
     (64, 16, 64, 4, 97, 8_192, 228 * KB),  # 104, too
-    (64, 16, 64, 4, 103, 8_192, 228 * KB),
     (16, 16, 32, 1, 24, 256, 100 * KB),  # 80 fit exactly; with 1,000 bytes for the card one more
 )
 

@@ -22,7 +22,6 @@ def definition(draws, num_random):
 
 CALLS = (  # special about the call; heads, blocks, random blocks
     ("3 heads, 9 blocks, 2 random", (3, 9, 2)),
-    ("2 heads, 6 blocks, 1 random", (2, 6, 1)),
     ("4 heads, 11 blocks, 3 random", (4, 11, 3)),
     ("as many heads as blocks", (7, 7, 2)),
     ("2 heads, 8 blocks, 2 random, draws far below zero", (2, 8, 2)),

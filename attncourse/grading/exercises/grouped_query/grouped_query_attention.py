@@ -17,10 +17,7 @@ CALLS = (  # what is special, b h g n m d e, how loud
     ("8 query heads, 2 KV heads, more queries than keys", (1, 8, 2, 5, 3, 4, 6), 1),
     ("as many KV heads as heads in a group", (3, 4, 2, 3, 5, 6, 6), 1),
     ("as many KV heads as query heads", (2, 3, 3, 4, 5, 6, 2), 1),
-    ("1 KV head, 1 query", (2, 4, 1, 1, 5, 2, 6), 1),
-    ("1 token", (1, 6, 2, 1, 1, 3, 5), 1),
     ("all sizes equal to 4", (4, 4, 4, 4, 4, 4, 4), 1),
-    ("large scores", (1, 6, 2, 4, 5, 3, 6), 900),
     ("scores near 768 and -768", (1, 4, 2, 4, 5, 4, 3), alternating),
 )  # fmt: skip
 CASES = partial(

@@ -16,7 +16,6 @@ CALLS = (  # special, b n width, rows of w_q and of w_k, a factor on x, num_head
     ("6 query heads, 2 KV heads, head_dim 4, width 9", (2, 3, 9, 24, 8), 0.1, 6, 2),
     ("6 query heads, 3 KV heads, head_dim 2, width 12", (2, 3, 12, 12, 6), 0.1, 6, 3),
     ("8 query heads, 2 KV heads, head_dim 1", (2, 2, 7, 8, 2), 0.3, 8, 2),
-    ("4 query heads, 2 KV heads", (2, 3, 12, 12, 6), 0.1, 4, 2),
     ("as many KV heads as query heads", (2, 2, 5, 6, 6), 0.3, 3, 3),
     ("1 KV head", (2, 2, 5, 6, 2), 0.3, 3, 1),
 )

@@ -25,7 +25,6 @@ CALLS = (  # what is special, b n width h d c r, positions
     ("positions 90 to 93", (3, 4, 5, 2, 6, 4, 8), range(90, 94)),
     ("positions beyond 2048", (2, 3, 5, 2, 6, 4, 4), (2049, 3001, 3002)),
     ("positions with gaps", (1, 3, 5, 4, 6, 2, 2), (2, 3, 17)),
-    ("1 token, at position 7, 1 head", (2, 1, 6, 1, 10, 8, 4), (7,)),
 )  # fmt: skip
 
 

@@ -19,7 +19,6 @@ def definition(query, key, value, state, total):
 CALLS = (  # special about the call, b h n d e, what changes the numbers, how many came before
     ("2 samples, 3 heads, 7 tokens before, values 5 wide", (2, 3, 8, 4, 5), None, 7),
     ("the first token: state and total are 0", (3, 2, 1, 5, 4), None, 0),
-    ("1 sample, 1 head, 1 token before", (1, 1, 2, 3, 6), None, 1),
     ("5 tokens before, features near 0 and far from it", (2, 4, 6, 3, 2), uneven, 5),
     ("the first token, its features near 0, 1 value", (2, 3, 1, 2, 1), uneven, 0),
     (f"1 token before, {EXTREMES}", (2, 2, 2, 2, 4), extremes, 1),

@@ -5,15 +5,8 @@ import torch
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise
 from attncourse.grading.feature_inputs import (
-    EXTREMES,
-    cut,
-    drawn,
-    elu_plus_one,
-    extremes,
-    late,
-    uneven,
-    with_one,
-)
+    EXTREMES, cut, drawn, elu_plus_one, extremes, late, uneven, with_one,
+)  # fmt: skip
 
 
 def definition(query, key, value, state):

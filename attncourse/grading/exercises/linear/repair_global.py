@@ -14,12 +14,10 @@ def definition(query, key, value, size):
 
 CALLS = (  # special about the call, b h n d e, what changes the numbers, size
     ("2 samples, 3 heads, 7 tokens, chunks of 3, values 5 wide", (2, 3, 7, 4, 5), None, 3),
-    ("chunks of 2", (1, 2, 8, 3, 5), None, 2),
     ("values of 1 number, chunks of 4", (1, 2, 6, 2, 1), uneven, 4),
     ("chunks of 1, 2 samples, 3 heads", (2, 3, 5, 4, 6), None, 1),  # more of each than a chunk has
     ("one chunk, as long as the text", (3, 2, 6, 5, 3), None, 6),
     ("a chunk longer than the text", (2, 1, 5, 4, 6), None, 8),
-    ("1 token", (2, 3, 1, 5, 4), None, 2),
     ("9 tokens, chunks of 2, the last key and value a million", (1, 2, 9, 3, 2), late, 2),
     ("11 tokens, chunks of 4, features near 0 and far from it", (1, 2, 11, 2, 3), uneven, 4),
     (f"7 tokens, chunks of 3, {EXTREMES}", (2, 2, 7, 3, 4), extremes, 3),

@@ -26,7 +26,6 @@ def cases(seed: int) -> list[Case]:
          some[1, 0, :, :5]),
         ("a hidden key has the largest scores", (2, 6, 3, 7, 4, 5), largest_hidden,
          holes[1, 0, :3]),
-        ("1 head, 1 query, values 1 wide", (3, 1, 1, 5, 4, 1), 1, holes[:, :, :1, :5]),
         ("visible scores of 536870912 and beyond on both sides of 0, a hidden one of 0",
          (1, 1, 3, 3, 16, 4), very_far, far),
         ("visible scores of 536870912 and beyond, a hidden one as far on the other side of 0",

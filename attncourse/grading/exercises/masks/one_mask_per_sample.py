@@ -20,12 +20,10 @@ def definition(query, key, value, mask):
 
 CALLS = (  # what is special, b h n m d e, how loud, axes of the mask before (n, m)
     ("3 samples, 3 heads, one mask per sample", (3, 3, 5, 7, 4, 6), 1, (3,)),
-    ("3 samples, 1 head, one mask per sample", (3, 1, 4, 4, 5, 2), 2, (3,)),
     ("2 samples, 3 heads, one mask for all", (2, 3, 5, 7, 6, 4), 1, ()),
     ("4 samples, 4 heads, 4 queries, one mask for all", (4, 4, 4, 4, 5, 3), 2, ()),
     ("3 samples, 2 heads, one mask per head", (3, 2, 5, 4, 7, 6), 2, (3, 2)),
     ("1 query, values 1 wide", (2, 3, 1, 5, 4, 1), 2, (2,)),
-    ("large scores", (2, 2, 4, 6, 5, 3), 144, (2,)),
     ("scores near 768 and -768", (2, 2, 5, 6, 4, 3), alternating, (2,)),
     ("scores far below and far above zero", (2, 3, 4, 5, 16, 6), far_from_zero, (2,)),
 )

@@ -9,7 +9,6 @@ from attncourse.grading.explain.places import moved
 CALLS = (  # special about the call, shape in memory, its axes in order, num_heads
     ("2 samples, 5 positions, 3 heads of 7 numbers", (2, 5, 21), (0, 1, 2), 3),
     ("1 head", (2, 3, 5), (0, 1, 2), 1),
-    ("1 sample, 1 position, 4 heads of 2 numbers", (1, 1, 8), (0, 1, 2), 4),
     ("3 positions, 6 heads of 2 numbers", (2, 3, 12), (0, 1, 2), 6),
     ("3 heads of 1 number, 3 positions", (2, 3, 3), (0, 1, 2), 3),
     ("a transposed input", (2, 6, 5), (0, 2, 1), 2),

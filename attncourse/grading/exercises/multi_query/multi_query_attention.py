@@ -21,11 +21,6 @@ CALLS = (  # special about the call, b h n m d e, how loud, is_causal
     ("causal, more queries than keys", (2, 2, 5, 3, 4, 6), 1, True),
     ("as many samples as heads", (3, 3, 4, 5, 2, 4), 1, False),
     ("as many queries as keys, causal", (1, 4, 5, 5, 3, 3), 1, True),
-    ("1 head", (2, 1, 3, 4, 5, 5), 1, False),
-    ("1 query, causal", (2, 3, 1, 4, 2, 5), 1, True),
-    ("1 token", (1, 2, 1, 1, 3, 2), 1, True),
-    ("large scores", (1, 2, 4, 5, 3, 6), 300, False),
-    ("large scores, causal", (1, 2, 4, 4, 3, 6), 300, True),
     ("scores far below and above zero, causal", (1, 2, 4, 5, 16, 6), far_from_zero, True),
     ("scores near 768 and -768", (1, 2, 4, 5, 4, 3), alternating, False),
 )

@@ -14,10 +14,7 @@ CALLS = (  # special about the call; batch, heads, n, d, e, kernel, kernel_after
     ("kernels with an even number of rows", (2, 3, 4, 3, 4), (2, 3), (2, 5), True),
     ("a kernel_after that changes nothing", (1, 3, 5, 2, 4), (3, 3), (2, 3), True),
     ("a kernel that changes nothing", (1, 2, 5, 4, 3), (2, 5), (3, 3), False),
-    ("kernels of one row and of one column", (1, 2, 4, 3, 5), (1, 3), (3, 1), False),
     ("kernels larger than the table", (1, 2, 3, 4, 6), (5, 9), (4, 7), False),
-    ("3 samples of one token", (3, 2, 1, 4, 5), (3, 3), (2, 3), False),
-    ("large scores", (1, 2, 5, 4, 3), (2, 3), (3, 3), False),
     ("scores below -1e8", (1, 2, 4, 16, 3), (2, 3), (2, 3), False),
 )  # fmt: skip
 
@@ -29,8 +26,6 @@ def cases(seed: int) -> list[Case]:
         if "changes nothing" in what:
             same = args[4 if "after" in what else 3]
             same.zero_()[:, -1, same.size(2) // 2] = 1.0
-        if what == "large scores":
-            args[0] *= 100
         if "below" in what:
             far_below_zero(*args[:2])
             args[3] = positive(args[3])

@@ -19,14 +19,12 @@ def definition(table, n, m):
 
 CALLS = (  # heads, reach, n, m
     ("3 heads, reach 4, 4 queries, 4 keys", 3, 4, 4, 4),
-    ("2 heads, reach 1, 4 queries, 4 keys", 2, 1, 4, 4),
     ("2 heads, reach 2, 2 queries at the end of 300 keys", 2, 2, 2, 300),
     ("2 heads, reach 2, 6 queries, 6 keys: further than the table", 2, 2, 6, 6),
     ("4 heads, reach 3, 2 queries at the end of 7 keys", 4, 3, 2, 7),
     ("1 new query behind 10 keys, reach 5", 3, 5, 1, 11),
     ("reach 1, 4 queries, 9 keys", 5, 1, 4, 9),
     ("reach 0: one number for all", 2, 0, 2, 3),
-    ("1 head, 1 query, 1 key", 1, 2, 1, 1),
 )
 
 

@@ -21,11 +21,8 @@ def definition(num_heads, num_kv_heads, head_dim, flops_per_second, bytes_per_se
     return n if n * a_pair * bytes_per_second >= sent * flops_per_second else n + 1
 
 
-CALLS = (  # num_heads, num_kv_heads, head_dim, TFLOP/s, GB/s
-    (32, 8, 128, 400, 45),
-    (16, 16, 64, 300, 35),
-    (12, 1, 96, 65, 1.1),
-)
+# num_heads, num_kv_heads, head_dim, TFLOP/s, GB/s
+CALLS = (32, 8, 128, 400, 45), (16, 16, 64, 300, 35), (12, 1, 96, 65, 1.1)
 
 
 def cases(seed: int) -> list[Case]:

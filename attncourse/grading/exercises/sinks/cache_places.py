@@ -19,10 +19,7 @@ CALLS = (  # special about the call, b h d e, sinks, window, tokens so far, how 
     ("nothing forgotten yet: 4 tokens", (1, 2, 8, 5), 4, 4, 4, 1),
     ("no sinks, a window of 6, after 100 tokens", (2, 1, 4, 7), 0, 6, 100, 1),
     ("4 sinks and a window of 7, after 20 million tokens", (1, 3, 6, 4), 4, 7, 5000, 1),
-    ("3 sinks and a window of 4, the slots in no order", (3, 2, 8, 6), 3, 4, -13, 1),
     ("6 sinks, a window of 3, the slots in no order, with gaps", (2, 3, 6, 5), 6, 3, -40, 1),
-    ("1 token", (2, 3, 4, 6), 1, 3, 1, 1),
-    ("large scores", (1, 2, 6, 5), 2, 6, 31, 144),
     ("scores of both signs, very large", (2, 2, 6, 3), 1, 1, 9, 0),
 )
 

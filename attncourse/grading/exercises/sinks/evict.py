@@ -1,8 +1,10 @@
 """Exercise evict: what stays in a cache with sinks when new tokens come."""
 
+from functools import partial
+
 import torch
 
-from attncourse.grading.exercise import Asked, Calls, Case, Exercise, normal, seeded
+from attncourse.grading.exercise import Asked, Calls, Exercise, sized_cases
 
 
 def definition(keys, values, new_keys, new_values, num_sinks, window):
@@ -15,25 +17,19 @@ def definition(keys, values, new_keys, new_values, num_sinks, window):
     return tuple(found)
 
 
-CALLS = (  # special about the call, b h m n d e, num_sinks, window
-    ("2 sinks, a window of 4: a full cache and 1 new token", (2, 3, 6, 1, 5, 7), 2, 4),
-    ("3 sinks, a window of 5: 4 tokens are there, 2 come", (1, 2, 4, 2, 3, 5), 3, 5),
-    ("4 sinks, a window of 6: nothing is there, 3 come", (2, 1, 0, 3, 4, 5), 4, 6),
-    ("2 sinks, a window of 3: a full cache and 7 new tokens", (2, 3, 5, 7, 4, 6), 2, 3),
-    ("no sinks, a window of 4: a full cache and 2 new tokens", (3, 2, 4, 2, 6, 5), 0, 4),
-    ("2 sinks, a window of 5: 6 are there, 1 comes and fills the cache", (1, 3, 6, 1, 2, 4), 2, 5),
-    ("3 sinks, a window of 4: 5 tokens are there, 6 come", (2, 1, 5, 6, 3, 4), 3, 4),
-    ("1 sink, a window of 1: a full cache and 1 new token", (1, 2, 2, 1, 3, 4), 1, 1),
-    ("3 sinks, a window of 2: 1 token is there, 6 come", (2, 3, 1, 6, 4, 5), 3, 2),
+CALLS = (  # special about the call, b h m n d e, loud, num_sinks, window
+    ("2 sinks, a window of 4: a full cache and 1 new token", (2, 3, 6, 1, 5, 7), 1, 2, 4),
+    ("3 sinks, a window of 5: 4 tokens are there, 2 come", (1, 2, 4, 2, 3, 5), 1, 3, 5),
+    ("4 sinks, a window of 6: nothing is there, 3 come", (2, 1, 0, 3, 4, 5), 1, 4, 6),
+    ("2 sinks, a window of 3: a full cache and 7 new tokens", (2, 3, 5, 7, 4, 6), 1, 2, 3),
+    ("no sinks, a window of 4: a full cache and 2 new tokens", (3, 2, 4, 2, 6, 5), 1, 0, 4),
+    ("2 sinks, a window of 5: 6 are there, 1 comes and fills it", (1, 3, 6, 1, 2, 4), 1, 2, 5),
+    ("3 sinks, a window of 4: 5 tokens are there, 6 come", (2, 1, 5, 6, 3, 4), 1, 3, 4),
+    ("1 sink, a window of 1: a full cache and 1 new token", (1, 2, 2, 1, 3, 4), 1, 1, 1),
+    ("3 sinks, a window of 2: 1 token is there, 6 come", (2, 3, 1, 6, 4, 5), 1, 3, 2),
 )
-
-
-def cases(seed: int) -> list[Case]:
-    g = seeded(seed)
-    return [
-        Case(what, (*normal(g, (b, h, m, d), (b, h, m, e), (b, h, n, d), (b, h, n, e)), *sizes))
-        for what, (b, h, m, n, d, e), *sizes in CALLS
-    ]
+SHAPES = "b h m d, b h m e, b h n d, b h n e"
+CASES = partial(sized_cases, letters="b h m n d e", shapes=SHAPES, calls=CALLS)
 
 
 def right(keys, values, new_keys, new_values, num_sinks, window):
@@ -66,7 +62,7 @@ def tokens_there(asked: Asked) -> str:
 
 EXERCISE = Exercise(
     name="evict",
-    judge=Calls(definition, cases, gradients=False),
+    judge=Calls(definition, CASES, gradients=False),
     right=right,
     axes=("b h t d", "b h t e"),
     results=("the keys", "the values"),

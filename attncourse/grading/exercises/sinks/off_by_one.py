@@ -27,7 +27,6 @@ CALLS = (  # special about the call, shape, dim, factor on the scores, added, sh
     ("all scores about 1000", (3, 2, 4), 1, 5, 1000.0, 0),
     ("rows of minus infinity, and others beside them", (2, 3, 4, 5), -1, 2, 0.0, 0.5),
     ("4 axes, dim=-3", (3, 4, 2, 5), -3, 1, 0.0, 0),
-    ("a single score", (1, 1), -1, 1, 0.3, 0),
 )
 
 

@@ -31,7 +31,6 @@ CALLS = (  # special about the call, b h n d, how loud, left, right
     ("1 to the left, 4 to the right", (2, 1, 8, 3), 1, 1, 4),
     ("a window wider than the sequence", (1, 2, 3, 4), 1, 5, 6),
     ("only itself", (2, 3, 4, 6), 2, 0, 0),
-    ("1 token", (3, 2, 1, 5), 1, 2, 1),
     ("large scores", (2, 2, 9, 3), 900, 2, 2),
     ("256 tokens", (1, 1, 256, 2), 2, 5, 2),
 )  # fmt: skip
