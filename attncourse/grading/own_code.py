@@ -14,7 +14,6 @@ from attncourse.grading.verdict import Verdict
 
 CACHED = type(lru_cache(int))
 OF_MODULES = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")
-PARTS_OF_MODULES = "LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"  # what loads them
 
 
 def refused(name: str, points: int, answer: Any) -> Verdict | None:
@@ -93,7 +92,7 @@ def _loaded(code: CodeType, known: dict[str, Any]) -> Iterator[Any]:
             before = known.get(step.argval)
         elif step.opname == "IMPORT_NAME":
             before = sys.modules.get(step.argval)
-        elif isinstance(before, ModuleType) and step.opname in PARTS_OF_MODULES:
+        elif isinstance(before, ModuleType) and step.opname in OF_MODULES:
             found = getattr(before, step.argval, None)
             yield found
             # Several names may follow one import.
