@@ -69,8 +69,5 @@ def grown(asked: Asked) -> str:
 
 
 EXERCISE = Exercise(
-    name="kv_bytes",
-    judge=Counts(definition, cases),
-    right=right,
-    explain=(unit, grown),
+    name="kv_bytes", judge=Counts(definition, cases), right=right, explain=(unit, grown)
 )

@@ -32,8 +32,5 @@ def right(query, w_k):
 
 
 EXERCISE = Exercise(
-    name="absorb_query",
-    judge=Calls(definition, CASES),
-    right=right,
-    axes=("b h n e",),
+    name="absorb_query", judge=Calls(definition, CASES), right=right, axes=("b h n e",)
 )

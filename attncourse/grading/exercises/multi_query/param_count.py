@@ -57,8 +57,5 @@ def counted(asked: Asked) -> str:
 
 
 EXERCISE = Exercise(
-    name="param_count",
-    judge=Counts(definition, cases),
-    right=right,
-    explain=(counted,),
+    name="param_count", judge=Counts(definition, cases), right=right, explain=(counted,)
 )
