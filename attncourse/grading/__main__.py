@@ -28,16 +28,9 @@ def comment(verdict: Verdict) -> str:
 
 def as_json(score) -> str:
     """The score with every finding."""
-    return json.dumps(
-        {
-            "notebook": score.path.name,
-            "points": score.points,
-            "out_of": score.out_of,
-            "verdicts": [asdict(v) for v in score.verdicts],
-            "problems": score.problems,
-        },
-        indent=1,
-    )
+    whole = {"notebook": score.path.name, "points": score.points, "out_of": score.out_of}
+    whole |= {"verdicts": [asdict(v) for v in score.verdicts], "problems": score.problems}
+    return json.dumps(whole, indent=1)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -55,10 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         from attncourse.grading.run_notebook import grade_notebook
     except ModuleNotFoundError as error:
-        print(
-            f"grading a notebook needs {error.name}; install it with: "
-            "pip install 'attncourse[grade]'"
-        )
+        print(f"grading a notebook needs {error.name}: pip install 'attncourse[grade]'")
         return 2
     score = grade_notebook(options.notebook, options.cell_seconds)
     print(table(score))

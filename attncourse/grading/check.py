@@ -11,12 +11,7 @@ from attncourse.grading.exercises import CHAPTERS, chapter_of, load, names
 from attncourse.grading.own_code import refused
 from attncourse.grading.verdict import Verdict
 
-COLOURS = {
-    "passed": "#1a7f37",
-    "failed": "#cf222e",
-    "not attempted": "#8c959f",
-    "left out": "#8c959f",
-}
+COLOURS, GREY = {"passed": "#1a7f37", "failed": "#cf222e"}, "#8c959f"
 SHOWN_FINDINGS = 3
 
 _verdicts: dict[str, Verdict] = {}
@@ -122,8 +117,9 @@ def _show(verdict: Verdict) -> None:
     from IPython.display import display
 
     rest = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    colour = COLOURS.get(verdict.status, GREY)
     card = (
-        f'<div style="border-left: 4px solid {COLOURS[verdict.status]}; padding-left: 0.8em">'
+        f'<div style="border-left: 4px solid {colour}; padding-left: 0.8em">'
         f"<b>{html.escape(verdict.headline)}</b>{f'<ul>{rest}</ul>' if rest else ''}</div>"
     )
     metadata = {"attncourse": asdict(verdict) | {"findings": list(verdict.findings)}}

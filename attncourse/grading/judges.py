@@ -72,9 +72,7 @@ class Calls:
         yield from self._calls(answer, seed, outputs, kept)
         yield AGAIN, self._again(answer, seed, outputs, kept)
 
-    def _calls(
-        self, answer: Callable, seed: int, outputs: Observations, kept: Observations
-    ) -> Iterator[tuple[str, Any]]:
+    def _calls(self, answer, seed, outputs, kept) -> Iterator[tuple[str, Any]]:
         """What is seen of each call; ``outputs`` gets its output, ``kept`` the very object."""
         names = list(signature(self.spec).parameters)
         for number, call in enumerate(calls_of(answer, cases_of(self, seed), self.gradients)):
@@ -100,9 +98,7 @@ class Calls:
         """What is compared of an output."""
         return self.reads(output) if self.reads and not isinstance(output, Raised) else output
 
-    def _again(
-        self, answer: Callable, seed: int, outputs: Observations, kept: Observations
-    ) -> bool | str:
+    def _again(self, answer, seed, outputs, kept) -> bool | str:
         """True where nothing that is kept between calls makes a difference."""
         if not all(_comparable(x) and not difference(x, x) for x in outputs.values()):
             return True  # that is another fault
@@ -116,10 +112,6 @@ class Calls:
             if difference(outputs[call.case.label], found):
                 return Described(f"no: '{call.case.label}' gives another result the second time")
         return True
-
-    def listed(self, seed: int) -> list[Case]:
-        """The calls on the inputs of a seed."""
-        return cases_of(self, seed)
 
     def expected(self, seed: int) -> Observations:
         seen = dict(self._calls(in_float64(self.spec), seed, {}, {})) | {AGAIN: True}

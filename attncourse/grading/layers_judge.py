@@ -105,17 +105,9 @@ class Layers:
         if more:
             x = draw("longer", (shape[0], shape[1] + 3, sizes[0]), seed, label)
             label = f"{label}, then 3 tokens more"
-            yield from self.called_with(layer, x, known, label, seed, False)
+            yield from self.called_with(layer, x, known, label, seed)
 
-    def called_with(
-        self,
-        layer: nn.Module,
-        x: Tensor,
-        known: dict[str, Tensor],
-        label: str,
-        seed: int,
-        gradients: bool,
-    ) -> Iterator[tuple[str, Any]]:
+    def called_with(self, layer, x, known, label, seed, gradients=False) -> Iterator:
         """What a layer with these parameters makes of x in evaluation, in all calls."""
         stored = dict(layer.named_parameters())
         for name, p in stored.items():

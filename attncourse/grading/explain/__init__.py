@@ -12,13 +12,12 @@ of every answer that hears it, so that one explainer helps every exercise:
     relations   how is the result related to the right one: reversed, averaged, its square?
     lengths     which axis is too long or too short, and as long as what else is it?
     masks       which query reads which key, and should not?
-    loud        are only large scores wrong?
     layers      with which parameters is a layer wrong, and with which right?
     decoders    what does a step of decoding cache wrongly, and whom does it read?
     widths      do the weights depend on the width of the values?
     maps        with the identity as values attention returns its own map: what is wrong with it?
     counts      how does one get a wrong number: by which factor, term or rounding?
-    which       which property have the wrong calls, and the right ones not?
+    which       which property have the wrong calls, and the right ones not? Large scores?
     steps       which step of the right answer is the first whose numbers are never computed?
     places      which calls, results and places are wrong, and which are right?
 
@@ -47,7 +46,6 @@ from attncourse.grading.explain import (
     kept,
     layers,
     lengths,
-    loud,
     maps,
     masks,
     places,
@@ -79,7 +77,7 @@ ORDER: tuple[Explainer, ...] = (
     relations.limited,
     masks.wrong_pair,
     relations.rounded, relations.not_a_number,
-    loud.only_loud,
+    which.only_loud,
     layers.neutral, layers.of_layer,
     decoders.decoded,
     widths.value_width,

@@ -1,6 +1,6 @@
 """A wrong answer, and all that explainers may look at."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import signature
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from attncourse.grading.compare import Raised, difference, plain, same
+from attncourse.grading.judges import Calls, cases_of
 from attncourse.grading.observe import Case, calls_of, in_float64, observe_call, run
 
 OUTPUT = ", output"
@@ -52,8 +53,9 @@ class Asked:
     @cached_property
     def cases(self) -> dict[str, Case]:
         """The calls of the judge by their labels; none where it makes no list of calls."""
-        listed = getattr(self.judge, "listed", None)
-        return {case.label: case for case in listed(self.seed)} if listed else {}
+        judge = self.judge
+        cases = cases_of(judge, self.seed) if isinstance(judge, Calls) else []
+        return {case.label: case for case in cases}
 
     @cached_property
     def arguments(self) -> list[str]:
@@ -179,6 +181,11 @@ def sizes_of(names: list[str], case: Case) -> Iterator[tuple[str, int]]:
 def off(calls: list[Wrong]) -> list[tuple[Any, Any]]:
     """The results that are wrong by more than rounding."""
     return [both for x in calls for both in tensors(x.expected, x.seen) if not same(*both)]
+
+
+def listed(names: Sequence[str]) -> str:
+    """``"a, b and c"``."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def labels(calls: list[Wrong]) -> str:

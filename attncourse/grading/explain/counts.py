@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from attncourse.grading.compare import Close
-from attncourse.grading.explain.asked import Asked, tensors
+from attncourse.grading.explain.asked import Asked, listed, tensors
 from attncourse.grading.explain.shapes import order
 
 WAYS = 3  # as many are said of one number
@@ -144,7 +144,7 @@ def predicted(
     def explainer(asked: Asked) -> str:
         names, pairs = asked.exercise.results, _pairs(asked)
         if not pairs:
-            return f"Asked are {len(names)} numbers: {_and(names)}." if names else ""
+            return f"Asked are {len(names)} numbers: {listed(names)}." if names else ""
         if names and (says := _all(asked, pairs, whole)):
             return says
         wrong = {k: both for k, both in pairs.items() if not _near(asked, *both)}
@@ -167,7 +167,7 @@ def _how(which: Sequence[str], ways: Sequence[str]) -> str:
         return f"{how}. " if ways else ""
     this = "each" if many else "this"
     how = f"one gets {this} by {in_words(ways)}" if known else f"{this} {ways[0]}"
-    return f"Number{'s' * many} {_and(which)}: {how}. "
+    return f"Number{'s' * many} {listed(which)}: {how}. "
 
 
 def _all(asked: Asked, pairs: dict[int, tuple[float, float]], whole: Mapping) -> str:
@@ -175,7 +175,7 @@ def _all(asked: Asked, pairs: dict[int, tuple[float, float]], whole: Mapping) ->
     right, seen = zip(*pairs.values(), strict=True)
     at = enumerate(order([(right, seen)], partial(_near, asked)))
     if moved := [f"number {k + 1} stands in place {place + 1}" for k, place in at if k != place]:
-        return f"The numbers are right, but in another order: {_and(moved)}."
+        return f"The numbers are right, but in another order: {listed(moved)}."
     same = (how for how, numbers in whole.items() if all(map(partial(_near, asked), numbers, seen)))
     return next((f"One gets these numbers by {how}." for how in same), "")
 
@@ -188,10 +188,6 @@ def common(asked: Asked, *made: Made) -> str:
         return ""
     known = not ways[0].startswith(OFF)
     return f"One gets these numbers by {in_words(ways)}. " if known else f"Each {ways[0]}. "
-
-
-def _and(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _pairs(asked: Asked) -> dict[int, tuple[float, float]]:

@@ -48,10 +48,9 @@ def _rows(wrong: list[tuple[int, int]]) -> str:
     got, by = {row for row, _ in wrong}, {row - asks for row, asks in wrong}
     if len(got) == 1:
         return f"all wrong rows are {min(got)}"
-    if len(by) == 1:
-        return f"all wrong rows are {abs(min(by))} too {'large' if min(by) > 0 else 'small'}"
     if min(by) > 0 or max(by) < 0:
-        return f"all wrong rows are too {'large' if min(by) > 0 else 'small'}"
+        some = f"{abs(min(by))} " if len(by) == 1 else ""
+        return f"all wrong rows are {some}too {'large' if min(by) > 0 else 'small'}"
     return "some rows are too large, and some too small"
 
 

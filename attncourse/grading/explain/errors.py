@@ -31,9 +31,6 @@ MEANINGS = (
     (r"stack expects each tensor to be equal size, but got (.*) at entry \d+ and (.*) at entry",
      "torch.stack joins parts of one shape; these have {0} and {1}. Should they be alike? If not, "
      "torch.cat joins parts of several lengths along an axis that they have."),
-    ("Index tensor must have the same number of dimensions",
-     "gather and scatter need an index with as many axes as the tensor has; here one of the two "
-     "has more."),
     ("Expected dtype int32/int64 for index|tensors used as indices must be", INDEX),
     (r"(\w+) (?:index|indices) must be integers or slices, not (\w+)",
      "The index of a {0} must be one whole number or a slice; here it is a {1}."),
@@ -50,8 +47,6 @@ MEANINGS = (
      "The index of gather or scatter is larger than the tensor along an axis that is not picked "
      "from: its axes stand in another order, or it belongs to the transposed tensor."),
     ("(list|tuple) index out of range", "A {0} is shorter than its index asks, or empty."),
-    ("is out of bounds for dimension \\d+ with size 0",
-     "A place in an empty tensor is asked: nothing was found, or a slice is empty."),
     ("is out of bounds for|index out of range", OUTSIDE),
     ("Dimension out of range",
      "An axis is named that the tensor does not have; print its shape in front of this line."),
@@ -65,11 +60,7 @@ MEANINGS = (
      "The class is a module of torch, which must be set up first: begin __init__ with "
      "super().__init__()."),
     ("'Tensor' object is not callable",
-     "A tensor is called as if it were a function: brackets stand behind its name, or a result was "
-     "passed to check in place of the function."),
-    ("'tuple' object is not callable",
-     "A tuple is called as if it were a function. Were results passed to check, instead of the "
-     "function or class itself?"),
+     "A tensor is called as if it were a function: brackets stand behind its name."),
     ("NoneType",
      "None is used where a tensor or a number belongs: ask first whether an argument that may be "
      "None is None, and look whether a function that you call returns something."),

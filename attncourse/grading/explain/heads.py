@@ -18,7 +18,7 @@ LEAST = 1e-4  # float32 has not kept the logarithm of a smaller weight
 
 
 def of_heads(query: Any, key: Any, right: Tensor, seen: Tensor) -> str:
-    """Which heads ask and meet others than they should, and their scales where these differ.
+    """Which heads ask and meet others than they should.
 
     Args:
         query, key: (b, h, n, d) and (b, g, m, d) or (b, m, d); g divides h.
@@ -35,10 +35,9 @@ def of_heads(query: Any, key: Any, right: Tensor, seen: Tensor) -> str:
     own = list(zip(range(h), reads, strict=True))
     should = [_asked(products, right[:, k], *own[k]) for k in range(h)]
     found = [_asked(products, seen[:, k], *own[k], right[:, k]) for k in range(h)]
-    if [x[:2] for x in should] != own or any(asks is None for asks, _, _ in found):
+    if should != own or None in found:
         return ""
-    asked, met, factors = map(list, zip(*found, strict=True))
-    factors = [x / one for x, (_, _, one) in zip(factors, should, strict=True)]
+    asked, met = map(list, zip(*found, strict=True))
     if sorted(asked) == list(range(h)):  # whose question it is, not where it stands
         met = [met[asked.index(k)] for k in range(h)]
     says = [
@@ -46,9 +45,6 @@ def of_heads(query: Any, key: Any, right: Tensor, seen: Tensor) -> str:
         f"Heads 0 to {h - 1} {OTHER_ORDER} {_listed(asked)}; head h asks that of query head h.",
         whose(met, reads, "Query", "read", key.size(1) == h),
     ]  # fmt: skip
-    if max(factors) - min(factors) > 0.01 * abs(factors[0]):
-        times = _listed([f"{x:.3g}" for x in factors])
-        says.append(f"The scores of heads 0 to {h - 1} are {times} times what they should be.")
     return " ".join(filter(None, says))
 
 
@@ -101,19 +97,16 @@ def _products(query: Tensor, key: Tensor) -> Tensor | None:
 
 def _asked(
     products: Tensor, weights: Tensor, own: int, read: int, among: Tensor | None = None
-) -> tuple[int | None, int, float]:
-    """Whose question, whose keys and which factor make these weights; the right ones first."""
+) -> tuple[int, int] | None:
+    """Whose question and whose keys make these weights but for one factor; first the right ones."""
     there = torch.minimum(weights, weights if among is None else among) > LEAST
     logs = centred(weights.clamp(min=LEAST).log(), there)
     scores = centred(products, there)
     factor = (logs * scores).sum((-3, -2, -1)) / scores.square().sum((-3, -2, -1)).clamp(min=1e-30)
     off = (logs - factor[..., None, None, None] * scores).square().sum((-3, -2, -1))
     fits = (off <= FITS * logs.square().sum()) & (factor.abs() > 1e-3)
-    pairs = fits.nonzero().tolist()
-    if not pairs:
-        return None, read, 0.0
-    asks, met = min(pairs, key=lambda pair: (pair != [own, read], pair[0] != own, pair[1] != read))
-    return asks, met, float(factor[asks, met])
+    pairs = [(asks, met) for asks, met in fits.nonzero().tolist()]
+    return min(pairs, key=lambda x: (x != (own, read), x[0] != own, x[1] != read), default=None)
 
 
 def centred(x: Tensor, there: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ def _right_with(
         layer = made(*sizes)
         known = {k: draw(k, tuple(p.shape), asked.seed, label) for k, p in layer.named_parameters()}
         change(known)
-        found = asked.judge.called_with(layer, x, known, label, asked.seed, False)
+        found = asked.judge.called_with(layer, x, known, label, asked.seed)
         return {what: part(y) for what, y in found if what.endswith(OUTPUT)}
 
     right, own = seen(asked.exercise.right), seen(asked.answer)
@@ -125,9 +125,7 @@ def of_layer(asked: Asked) -> str:
     if "v_proj.bias" in known:
         known["v_proj.bias"].zero_()
     label = f"{asked.judge.called(sizes)}, values that are the identity"
-    seen = [
-        dict(asked.judge.called_with(y, x, known, label, asked.seed, False)) for y in (layer, own)
-    ]
+    seen = [dict(asked.judge.called_with(y, x, known, label, asked.seed)) for y in (layer, own)]
     query, key = (
         split(x @ known[f"{p}_proj.weight"].mT + known.get(f"{p}_proj.bias", 0), many)
         for p, many in (("q", heads), ("k", count))

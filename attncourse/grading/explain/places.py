@@ -101,17 +101,12 @@ def wrong_places(asked: Asked) -> str:
     """Where all that is wrong stands, by the names of the axes; '' if that is everywhere."""
     for call, number, right, seen in asked.results:
         if difference(right, seen):
-            return _stands(asked, call.label, right, seen, number)
+            wrong, letters = apart(right, seen), axis_names(asked, right, number)
+            places = axes.apart(wrong, letters)
+            stands = _band(wrong, letters) or f"at {places}" * bool(places)
+            where = f"In the call '{call.label}' all that is wrong stands {stands}"
+            return f"{where}; the rest is right within 0.001." if stands else ""
     return ""
-
-
-def _stands(asked: Asked, label: str, right: Tensor, seen: Tensor, number: int) -> str:
-    wrong, letters = apart(right, seen), axis_names(asked, right, number)
-    stands = _band(wrong, letters)
-    if not stands and (places := axes.apart(wrong, letters)):
-        stands = f"at {places}"
-    rest = "the rest is right within 0.001."
-    return f"In the call '{label}' all that is wrong stands {stands}; {rest}" if stands else ""
 
 
 def _band(wrong: Tensor, letters: list[str]) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attncourse.grading.compare import difference, plain, same
-from attncourse.grading.explain.asked import Asked, off, tensors
+from attncourse.grading.explain.asked import Asked, listed, off, tensors
 from attncourse.grading.observe import run
 
 JOINED = "axes are joined or split"
@@ -33,7 +33,7 @@ def one_of_several(asked: Asked) -> str:
         found.add(next((k for k, x in enumerate(call.expected) if same(x, call.seen)), None))
     if len(found) != 1 or None in found:
         return ""
-    return f"Only {names[found.pop()]} is returned; return {', '.join(names[:-1])} and {names[-1]}."
+    return f"Only {names[found.pop()]} is returned; return {listed(names)}."
 
 
 def _parcel(expected: Tensor, seen: Any) -> str:
@@ -69,7 +69,7 @@ def reordered(asked: Asked) -> str:
     several = all(isinstance(x, tuple) for both in pairs for x in both)
     moved = [k for k, at in enumerate(order(pairs, same) if several else ()) if k != at]
     names = [asked.exercise.results[k] for k in moved if asked.exercise.results]
-    which = f"{', '.join(names[:-1])} and {names[-1]} " if names else ""
+    which = f"{listed(names)} " if names else ""
     return f"The results are right, but {which}stand in another order." if moved else ""
 
 

@@ -29,15 +29,11 @@ class TensorsMade(Recorder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: dict[int, dict[torch.Size, list[Tensor]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
+        self.kept: dict[int, dict] = defaultdict(lambda: defaultdict(list))
         self.count = 0
         self._joined: dict[tuple, Tensor] = {}
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         for x in out if isinstance(out, tuple | list) else (out,):
             if plain(x) and self.count + x.numel() <= MOST:

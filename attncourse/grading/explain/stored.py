@@ -5,7 +5,7 @@ from itertools import product
 from math import prod
 
 from attncourse.grading.compare import difference
-from attncourse.grading.explain.asked import Asked
+from attncourse.grading.explain.asked import Asked, listed
 from attncourse.grading.layers_judge import Layers
 
 
@@ -25,14 +25,12 @@ def stored(asked: Asked) -> str:
     missing, more = ([x for x in a if x not in b] for a, b in ((right, own), (own, right)))
     every = dict(asked.answer(*sizes).named_parameters(remove_duplicate=False))
     if twins := [x for x in missing if x in every]:
-        return (
-            f"No numbers of their own: {_listed(twins)}. Another projection stands in that place."
-        )
+        return f"No numbers of their own: {listed(twins)}. Another projection stands in that place."
     if missing:
-        instead = f"; it stores {_listed(more)} instead" if more else ""
-        return f"The layer stores no {_listed(missing)}{instead}."
+        instead = f"; it stores {listed(more)} instead" if more else ""
+        return f"The layer stores no {listed(missing)}{instead}."
     if more:
-        return f"The layer stores more than it should: {_listed(more)}."
+        return f"The layer stores more than it should: {listed(more)}."
     wrong: dict[str, list[str]] = {}
     for name in right:
         for told in _width(asked, layers, name):
@@ -42,11 +40,7 @@ def stored(asked: Asked) -> str:
 
 def _said(told: str, names: list[str]) -> str:
     verbs = ("has", "it") if len(names) == 1 else ("have", "they")
-    return f"{_listed(names)} {told.format(*verbs)}"
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return f"{listed(names)} {told.format(*verbs)}"
 
 
 def _off(asked: Asked, label: str) -> Iterator[bool]:

@@ -10,6 +10,17 @@ from attncourse.grading.observe import Case
 
 FEWEST = 2  # wrong calls, and right ones
 Fact = tuple[str, str]  # what holds, and what holds where it does not
+ONLY_LOUD = (
+    "All calls with ordinary scores are right; with large ones not. Something depends on size: an "
+    "exponential without the largest score of the row subtracted, a clamp, a small number that is "
+    "added, a largest score among hidden keys, a number in the place of minus infinity, or a low "
+    "precision."
+)
+
+
+def only_loud(asked: Asked) -> str:
+    """Calls with ordinary scores are right."""
+    return ONLY_LOUD if asked.only_loud and len(asked.wrong) < len(asked.calls) else ""
 
 
 def which_calls(asked: Asked) -> str:
