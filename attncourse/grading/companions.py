@@ -37,7 +37,7 @@ def _changed(case: Case, cases: list[Case], names: list[str]) -> Iterator[tuple[
     """A case with another value of one argument: which argument, and the case."""
     given = _arguments(case)
     for at, value in given.items():
-        if isinstance(value, Tensor) and value.is_floating_point() or callable(value):
+        if _real(value) or callable(value):
             continue
         if isinstance(value, Tensor):
             others = [_turned(value)]

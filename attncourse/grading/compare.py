@@ -132,7 +132,7 @@ def _difference_number(expected: Close, seen: Any) -> str:
     if isinstance(seen, str):
         return f"expected a number, got the text {seen!r}; write it without quotes"
     if not isinstance(seen, Close):
-        return f"expected {_count(expected.value)}, got {_short(seen)}{_what_to_do(seen)}"
+        return f"expected {_count(expected.value)}, got {_short(seen)}{_no_number(seen)}"
     if seen.value.shape != expected.value.shape:
         return f"expected {_count(expected.value)}, got {_count(seen.value)}"
     right = torch.isclose(seen.value, expected.value, rtol=expected.rtol, atol=expected.atol)
@@ -144,14 +144,11 @@ def _difference_number(expected: Close, seen: Any) -> str:
     return f"{len(wrong)} of {right.numel()} are not right: number {', '.join(wrong)}"
 
 
-def _what_to_do(seen: Any) -> str:
-    """How to turn an object into the number that was expected, where the way is plain."""
-    if callable(seen) and not isinstance(seen, Tensor):
-        return "; that is a function or a class, pass the number that it gives"
-    if isinstance(seen, list | tuple):
-        strange = (k for k, x in enumerate(seen) if isinstance(x, NO_NUMBERS))
-        return next((f"; number {k + 1} of them is {_strange(seen[k])}" for k in strange), "")
-    return "; that is a dict, pass its numbers" if isinstance(seen, dict) else ""
+def _no_number(seen: Any) -> str:
+    """Which of several numbers is none."""
+    several = seen if isinstance(seen, list | tuple) else ()
+    strange = (k for k, x in enumerate(several) if isinstance(x, NO_NUMBERS))
+    return next((f"; number {k + 1} of them is {_strange(seen[k])}" for k in strange), "")
 
 
 def _strange(x: Any) -> str:

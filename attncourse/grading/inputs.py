@@ -74,9 +74,8 @@ def alternating(query: Tensor, key: Tensor) -> None:
 def far_below_zero(query: Tensor, key: Tensor) -> None:
     """Scores of exactly -(2**27 + 2**14 j) (head_dim 16): below -1e8, which often masks.
 
-    They are more than 10,000 apart, which is added where a mask is weak.
-
-    The first key takes all weight, so rounding of such scores in float32 makes no difference.
+    They are more than 10,000 apart, which is added where a mask is weak. The first key takes all
+    weight, so rounding of such scores in float32 makes no difference.
     """
     query.fill_(-(2.0**13))
     key.fill_(2.0**12)

@@ -52,7 +52,7 @@ class Launches:
     triton: bool = False
 
     def observe(self, answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
-        if why := _no_kernel(answer) if self.triton else _no_program(answer):
+        if why := _no_kernel(answer, self.triton):
             yield GIVEN, why
             return
         for number, launch in enumerate(self.launches(seed)):
@@ -105,15 +105,11 @@ def _left_alone(launch: Launch, buffers: dict[str, Tensor]) -> bool | str:
     return not changed or f"no, it changes {' and '.join(changed)} as well: mask the stores"
 
 
-def _no_program(answer: Any) -> str:
-    """Why this cannot be a program in Python."""
+def _no_kernel(answer: Any, triton: bool) -> str:
+    """Why this cannot be a kernel of Triton, run by its interpreter, or a program in Python."""
     got = type(answer).__name__
-    return "" if callable(answer) else f"expected a function, got {got}; pass the function itself"
-
-
-def _no_kernel(answer: Any) -> str:
-    """Why this cannot be a kernel of Triton, run by its interpreter."""
-    got = type(answer).__name__
+    if not triton:
+        return "" if callable(answer) else f"expected a function, got {got}; pass it itself"
     if got == "JITFunction":
         return (
             "Triton was imported before TRITON_INTERPRET was set to 1, so it wants a graphics "

@@ -39,15 +39,9 @@ def neutral(asked: Asked) -> str:
     if "out_proj.weight" not in _names(asked) or not _finite(asked):
         return ""
     if _right_with(asked, _no_out_proj):
-        return (
-            "The results are right where out_proj changes nothing (the identity, and a bias of 0): "
-            "look at how out_proj is used."
-        )
+        return "The results are right where out_proj changes nothing: look at how it is used."
     if not _right_with(asked, lambda known: known["out_proj.weight"].zero_(), _output):
-        return (
-            "Where the weight of out_proj is 0, only its bias should come out, and more does: the "
-            "output is made of something else, too."
-        )
+        return "Where out_proj.weight is 0, more than its bias comes out: something goes around it."
     return ""
 
 

@@ -19,9 +19,9 @@ class Pair(NamedTuple):
 
 def wrong_lengths(asked: Asked) -> str:
     """The axes of the first result whose lengths are wrong, in most of the wrong calls."""
-    several = max((len(tensors(x.expected, x.seen)) for x in asked.wrong), default=0)
-    for number in range(several):
-        pairs = [Pair(x, *tensors(x.expected, x.seen)[number]) for x in asked.wrong]
+    results = [tensors(x.expected, x.seen) for x in asked.wrong]
+    for number in range(max(map(len, results), default=0)):
+        pairs = [Pair(x, *both[number]) for x, both in zip(asked.wrong, results, strict=True)]
         pairs = [x for x in pairs if _other_shape(x.right, x.seen)]
         pairs = [x for x in pairs if x.right.dim() == pairs[0].right.dim()]
         if not pairs or 2 * len(pairs) < len(asked.wrong):

@@ -27,9 +27,8 @@ def wrong_pair(asked: Asked) -> str:
 
 def _first_wrong(asked: Asked, right: Tensor, seen: Tensor, number: int) -> str:
     wrong = right != seen
-    *where, i, j = (
-        wrong.nonzero()[0].tolist() if right.dim() > 1 else (None, *wrong.nonzero()[0].tolist())
-    )
+    place = wrong.nonzero()[0].tolist()
+    *where, i, j = place if right.dim() > 1 else (None, *place)
     letters = axis_names(asked, right, number)
     told = bool(seen.flatten()[wrong.flatten()][0])
     pairs = right.dim() > 1 and letters[-2:] == ["n", "m"]
@@ -39,12 +38,11 @@ def _first_wrong(asked: Asked, right: Tensor, seen: Tensor, number: int) -> str:
         word = ("hidden", "visible")[told] if pairs else told
         count += f", all of them {word} and should not be"
     if not pairs:
-        there = ", ".join(map(at, letters, wrong.nonzero()[0].tolist()))
+        there = ", ".join(map(at, letters, place))
         return f"{count}. For example {there}: it is {told}, and should be {not told}."
     there = "".join(f"{at(x, k)}, " for x, k in zip(letters, where, strict=False))
     which = "its own" if i == j else "a later one" if j > i else "an earlier one"
     which = f"{j}, {which}" if right.size(-2) == right.size(-1) else f"{j}"
-    reads = (
-        f"reads key {which}, and should not" if told else f"does not read key {which}, but should"
-    )
+    reads = f"reads key {which}, and should not"
+    reads = reads if told else f"does not read key {which}, but should"
     return f"{count}. For example {there}query {i} {reads}."

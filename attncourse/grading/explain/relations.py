@@ -140,8 +140,7 @@ def _along(d: int, one: str, many: str) -> Iterator[tuple[str, Callable[[Tensor]
     for at, which in ends:
         says = f"The result of {which} is missing"
         yield says, lambda x, at=at: x.narrow(d, at + 1, x.size(d) - 1)
-    says = f"The results are divided by their sum over the {many}"
-    yield says, lambda x: x / x.sum(d, keepdim=True)
+    yield f"The results are divided by their sum over the {many}", lambda x: x / x.sum(d, True)
     yield f"The results are added up along the {many}, one after the other", lambda x: x.cumsum(d)
     yield f"The results went through a softmax over the {many}", lambda x: x.softmax(d)
 

@@ -30,7 +30,7 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
     right, seen = right.double(), seen.double().cpu()
     where = f"In the call '{label}'"
     if not seen.isfinite().all():
-        *_, i = (~seen.isfinite()).any(-1).nonzero()[0].tolist()
+        *_, i, _ = (~seen.isfinite()).nonzero()[0].tolist()
         empty = " They should be 0." if (right[..., i, :] == 0).all() else ""
         return f"{where} the weights of query {i} are NaN or infinite.{empty}"
     if (seen < -NEAR).any() and (right >= 0).all():
