@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attncourse.grading.compare import Described, plain
+from attncourse.grading.compare import Described, plain, same
 from attncourse.grading.inputs import seeded
 from attncourse.grading.judges import Facts
+from attncourse.grading.observe import run
 
 
 class Unlike(Exception):
@@ -58,6 +59,9 @@ def finite(said: Tensor, model: nn.Module) -> bool | str:
     return not nan + infinite or found
 
 
+TWICE = "asked twice, it says the same"
+
+
 def judged(
     judge: Callable[..., Iterator],
     facts: Sequence[str],
@@ -76,7 +80,7 @@ def judged(
         what: they are, in words.
     """
     module, small = "it is a torch.nn.Module", f"it learns at most {most:,} numbers"
-    names = module, small, *facts, f"{what} left unchanged"
+    names = module, small, TWICE, *facts, f"{what} left unchanged"
 
     @torch.no_grad()
     def of_model(model: Any, seed: int) -> Iterator[tuple[str, Any]]:
@@ -92,7 +96,10 @@ def judged(
         yield small, count <= most or Described(f"too many: it learns {count:,}")
         found = judge(model.eval(), given, seed)
         try:
-            yield from up_to_wrong(facts, zip(facts, found, strict=False))
+            twice = [run(model, given.clone()) for _ in "ab"]
+            yield TWICE, (settled := same(*twice) or not plain(twice[0]))
+            if settled:
+                yield from up_to_wrong(facts, zip(facts, found, strict=False))
         finally:
             for part, mode in modes:
                 part.training = mode

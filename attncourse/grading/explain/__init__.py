@@ -86,7 +86,7 @@ ORDER: tuple[Explainer, ...] = (
     places.by_calls,
     places.some_right,
     decoders.mixed_samples,
-    steps.missing_step, which.beyond,
+    steps.missing_step,
     places.wrong_results, places.only_call, places.wrong_places,
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ from attncourse.grading.compare import ATOL, RTOL, difference, same
 from attncourse.grading.explain.asked import Asked, Wrong, axis_names, labels
 from attncourse.grading.explain.factors import one_factor
 from attncourse.grading.explain.steps import ALL_MADE, missing_step
-from attncourse.grading.explain.which import beyond, which_calls
+from attncourse.grading.explain.which import which_calls
 
 
 def _by_result(asked: Asked) -> list[list[Wrong]]:
@@ -44,8 +44,7 @@ def some_right(asked: Asked) -> str:
     if 2 * len(asked.wrong) <= len(asked.calls) or not right:
         return ""
     says, step = wrong_results(asked), missing_step(asked, right)
-    more = beyond(asked) if not step or step.endswith(ALL_MADE) else step
-    return f"{says} {more}".strip()
+    return f"{says} {'' if step.endswith(ALL_MADE) else step}".strip()
 
 
 def by_calls(asked: Asked) -> str:

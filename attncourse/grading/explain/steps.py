@@ -42,12 +42,16 @@ class TensorsMade(Recorder):
         return out
 
     def has(self, value: Tensor) -> bool:
-        """Is there a tensor of these numbers, in the same places if it has the same shape?"""
+        """Is there a tensor of these numbers, in the same places if it has the same shape?
+
+        Whole numbers must stand in the same order in any shape: many tensors hold 0 to n.
+        """
         numbers = value.flatten()
+        whole = bool((numbers == numbers.round()).all())
         for shape in self.kept.get(value.numel(), ()):
-            same_shape = shape == value.shape
-            wanted = numbers if same_shape else numbers.sort().values
-            if _close(self._together(shape, not same_shape), wanted).any():
+            ordered = whole or shape == value.shape
+            wanted = numbers if ordered else numbers.sort().values
+            if _close(self._together(shape, not ordered), wanted).any():
                 return True
         return False
 

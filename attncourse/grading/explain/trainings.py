@@ -21,8 +21,8 @@ MEANINGS = (
      "diverged, as with too large a learning rate, or its loss was NaN."),
     ("with the same", RANDOM),
     ("asked twice", RANDOM),
-    ("it still", "With other numbers in its parameters it is as good: what it knows stands in "
-     "forward, or where model.parameters() does not see it."),
+    ("it still", "With other numbers in its parameters it is as good, but for a factor at most: "
+     "what it knows stands in forward, or where model.parameters() does not see it."),
     ("knows the order", "forward shifts, flips, indexes, or has a mask that leaves one key: which "
      "token is said where should be learned."),
     ("in a batch: no", "What it says of one input depends on the others in its batch. Does a norm "

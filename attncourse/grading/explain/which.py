@@ -40,25 +40,6 @@ def which_calls(asked: Asked) -> str:
     return ""
 
 
-def beyond(asked: Asked) -> str:
-    """A number beyond which all calls are wrong; several are seen on either side of it."""
-    wrong = {x.label for x in asked.wrong}
-    bad, good = (
-        [dict(sizes_of(asked.arguments, x.case)) for x in asked.calls if (x.label in wrong) is y]
-        for y in (True, False)
-    )
-    for name in bad[0] if min(len(bad), len(good)) >= FEWEST else ():
-        if not all(name in x for x in (*bad, *good)):
-            continue
-        off, fine = ({x[name] for x in y} for y in (bad, good))
-        if min(len(off), len(fine)) > 1:
-            if max(fine) < min(off):
-                return f"Wrong are exactly the calls in which {name} is more than {max(fine)}."
-            if max(off) < min(fine):
-                return f"Wrong are exactly the calls in which {name} is less than {min(fine)}."
-    return ""
-
-
 def _facts(case: Case, names: list[str]) -> Iterator[tuple[Fact, bool]]:
     """What holds of a call: sentences, and whether they do."""
     given = dict(zip(names, case.args, strict=False)) | case.kwargs

@@ -5,7 +5,8 @@ from itertools import product
 import torch
 
 from attncourse import spec
-from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
+from attncourse.grading.exercise import Asked, Calls, Case, Dataflow, Exercise, normal, seeded
+from attncourse.grading.explain.places import apart
 
 
 def definition(table, n, m):
@@ -43,10 +44,26 @@ def right(table, n, m):
     return table[:, columns]
 
 
+def columns(asked: Asked) -> str:
+    """Which entry of the table does the first wrong pair get, and which should it get?"""
+    call = asked.shaped[0]
+    table, n, m = call.case.args
+    h, i, j = apart(call.expected, call.seen).nonzero()[0].tolist()
+    reach, distance = table.size(1) // 2, m - n + i - j
+    found = (table.double() == call.seen[h, i, j].double()).nonzero().tolist()
+    gets = f"table{found[0]}" if found else "a number that does not stand in the table"
+    return (
+        f"In the call '{call.label}' head {h} gives query {i} and key {j} {gets}. Their positions "
+        f"are {m - n + i} and {j}, their distance is {distance}, so that they should get "
+        f"table{[h, max(-reach, min(reach, distance)) + reach]}."
+    )
+
+
 EXERCISE = Exercise(
     name="repair_positions",
     answer="repaired_bias",
     judge=Calls(definition, cases),
     right=right,
     axes=("h n m",),
+    explain=(columns,),
 )
