@@ -14,11 +14,12 @@ NEAR = 1e-3
 MOST = 64  # a denominator
 
 
-def mixture(*names: str) -> Callable[[Asked], str]:
+def mixture(*names: str, each: str = "sample head") -> Callable[[Asked], str]:
     """An explainer that tells the factors of the first wrong result, if these values add up to it.
 
     Args:
         names: of arguments, and of values of the right `Dataflow`, of the shape of the result.
+        each: the first axes, in words; the factors are those of one place on all of them.
     """
 
     def explainer(asked: Asked) -> str:
@@ -32,15 +33,16 @@ def mixture(*names: str) -> Callable[[Asked], str]:
         if call.case is None or len(parts) < len(names):
             return ""
         apart = ~torch.isclose(seen.double(), right.double(), rtol=NEAR, atol=1e-4)
-        place = tuple(apart.nonzero()[0].tolist()[:2])  # a sample and a head
+        place = tuple(apart.nonzero()[0].tolist()[: len(each.split())])
         basis = torch.stack([x[place].flatten().double() for x in parts], 1)
         is_, should = (_factors(basis, x[place].flatten().double()) for x in (seen, right))
         if not is_ or not should or list(map(_digits, is_)) == list(map(_digits, should)):
             return ""
         result = (asked.exercise.results or ("the result",))[number]
+        where = ", ".join(f"{one} {k}" for one, k in zip(each.split(), place, strict=True))
         are, they = ("are", "they") if result.endswith("s") else ("is", "it")
         return (
-            f"In the call '{call.label}', sample {place[0]}, head {place[1]}, {result} {are} "
+            f"In the call '{call.label}', {where}, {result} {are} "
             f"{_sum(is_, names)}; {they} should be {_sum(should, names)}."
         )
 

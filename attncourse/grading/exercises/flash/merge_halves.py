@@ -6,6 +6,7 @@ import torch
 
 from attncourse.grading.exercise import Calls, Case, Dataflow, Exercise, normal, seeded
 from attncourse.grading.exercises.ring import merge_parts
+from attncourse.grading.explain.mixtures import mixture
 
 
 def definition(output_a, lse_a, output_b, lse_b):
@@ -65,4 +66,5 @@ EXERCISE = Exercise(
     right=right,
     axes=("b h n e", "b h n"),
     results=("the output", "the lse"),
+    explain=(mixture("output_a", "output_b", each="sample head query"),),
 )
