@@ -11,6 +11,7 @@ from torch import Tensor
 from attncourse.grading.compare import difference
 from attncourse.grading.explain.asked import Asked, tensors
 from attncourse.grading.explain.places import apart
+from attncourse.grading.explain.steps import missing_step
 from attncourse.grading.explain.weights import says_of_map
 from attncourse.grading.observe import Case
 
@@ -32,7 +33,8 @@ def decoded(asked: Asked) -> str:
                 some = ", ".join(map(str, rows[:6])) + " ..." * (len(rows) > 6)
                 came = "; cached ones come back as they came in" if rows[0] < past else ""
                 told = f"In the call '{call.label}' wrong {what} are returned: number {some}, where"
-                return f"{told} the first {past} are the cached ones{came}."
+                told = f"{told} the first {past} are the cached ones{came}."
+                return told if came else f"{told} {missing_step(asked)}".strip()
     cases = [_with_identity(x.case, names) for x in asked.wrong[:MOST]]
     for case, right, seen in asked.again(cases):
         if difference(right[0], seen[0]):
