@@ -89,8 +89,8 @@ def _collect(x: Any, found: set[int]) -> None:
 
 def made_by(function: Callable, *args: Any) -> Allocations:
     """Sizes recorded in a call without gradients; parameters and buffers count as inputs."""
-    layer = isinstance(function, nn.Module)
-    held = [*function.parameters(), *function.buffers()] if layer else []
+    layer = function if isinstance(function, nn.Module) else nn.Identity()
+    held = [*layer.parameters(), *layer.buffers()]
     with torch.no_grad(), AllocationRecorder((args, held)) as recorder:
         function(*args)
     return recorder.made

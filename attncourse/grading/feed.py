@@ -32,7 +32,8 @@ class Feed:
     """
 
     def __init__(self, answer: Callable, window: int, seed: int, spoil: bool = False):
-        self.given, self.spoil = [], spoil
+        self.given: list[tuple[torch.Tensor, int]] = []
+        self.spoil = spoil
         b, h, d = (2 + torch.randperm(6, generator=seeded(seed, "sizes"))[:3]).tolist()
         self.window, self.new = window, lambda window=window: answer(b, h, window, d)
         self.pool = torch.randn(b, h, 6 * window, d, generator=seeded(seed, "tokens"))

@@ -39,10 +39,11 @@ def observe_number(answer: Any, rtol: float) -> Any:
 
 def whole(found: Any) -> Any:
     """A number that is whole, but for rounding, as an int; anything else as itself."""
-    if isinstance(found, bool) or not isinstance(found, numbers.Real) or found - found != 0:
+    if isinstance(found, int) or not isinstance(found, numbers.Real) or found - found != 0:
         return found
-    count = round(found)
-    return count if abs(found - count) <= min(1e-9 * max(1, abs(count)), 1e-3) else found
+    number = float(found)
+    count = round(number)
+    return count if abs(number - count) <= min(1e-9 * max(1, abs(count)), 1e-3) else found
 
 
 def _floats(found: Any) -> Any:

@@ -54,8 +54,8 @@ class Made(NamedTuple):
 
     def _parts(self, right: float, count: int) -> Ways:
         """So many parts are left out or counted twice."""
-        steps = [(name, 1, x) for name, x in self.terms.items()]
-        steps += [(name, x, 0) for name, x in self.factors.items()]
+        steps = [(name, 1.0, x) for name, x in self.terms.items()]
+        steps += [(name, x, 0.0) for name, x in self.factors.items()]
         steps = [(f"leaving out {name}", 1 / x, -y) for name, x, y in steps] + [
             (f"counting {name} twice", x, y) for name, x, y in steps
         ]

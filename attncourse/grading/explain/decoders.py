@@ -12,7 +12,7 @@ from attncourse.grading.compare import difference
 from attncourse.grading.explain.asked import Asked, tensors
 from attncourse.grading.explain.places import apart
 from attncourse.grading.explain.steps import missing_step
-from attncourse.grading.explain.weights import says_of_map
+from attncourse.grading.explain.weights import AS_FAR, says_of_map
 from attncourse.grading.observe import Case
 
 CACHED = (1, "keys"), (2, "values")
@@ -40,8 +40,7 @@ def decoded(asked: Asked) -> str:
         if difference(right[0], seen[0]):
             query = case.args[names.index("query")]
             says = says_of_map(case.label, right[0], seen[0], query, right[1])
-            says = f"As far as the output tells: {says[0].lower()}{says[1:]}"
-            return f"Keys and values are right. {says}"
+            return f"Keys and values are right. {AS_FAR}{says[0].lower()}{says[1:]}"
     return ""
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from attncourse.grading.compare import Raised, difference, plain
 from attncourse.grading.explain.asked import OUTPUT, Asked, tensors
 from attncourse.grading.explain.maps import of_mixing
+from attncourse.grading.explain.weights import AS_FAR
 from attncourse.grading.heads import split
 from attncourse.grading.layers_judge import Layers, draw
 
@@ -129,5 +130,5 @@ def of_layer(asked: Asked) -> str:
         if what.endswith(OUTPUT) and all(map(plain, both)) and difference(*both):
             reads, made = (split(y.double(), heads)[..., : count * n] for y in both)
             if says := of_mixing(what.removesuffix(OUTPUT), reads, made, count, query, key):
-                return says
+                return f"{AS_FAR}{says[0].lower()}{says[1:]}" if " sum to " in says else says
     return ""

@@ -79,7 +79,7 @@ def _written(found: Any) -> str:
 
 
 def doubled(
-    *arguments: float, result: int = 0, made: Made | None = None, near: Mapping[int, str] = NOTHING
+    *arguments: float, result: int = 0, made: Made | None = None, near: Mapping = NOTHING
 ) -> Callable[[Asked], str]:
     """An explainer of a formula: how does the answer grow where one argument doubles?
 

@@ -12,6 +12,7 @@ NEAR = 1e-3
 COARSE = 1e-2  # as bfloat16 leaves weights
 LEAST = 1e-4  # a smaller weight may be rounding
 MOST_ROWS = 400
+AS_FAR = "As far as the output tells: "  # where weights are not returned
 ONE = {"samples": "sample", "heads": "head", "queries": "query"}
 OTHER_SCORES = (
     "weights stand where they should, and have the right sums, but not the right sizes: look at "
