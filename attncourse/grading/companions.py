@@ -2,7 +2,8 @@
 
 An answer may keep what it made for one call under a key that misses an argument; it may squeeze an
 axis of size 1, or broadcast along it. So every listed call that can be is made once more with
-another value of each argument, with other numbers in tensors of the same shapes, and cut to size 1.
+another value of each argument, with other numbers in tensors of the same shapes, and cut to size 1
+along each axis, or by a little where 1 is refused.
 Calls that the definition refuses are left out: it must refuse whatever the statement excludes.
 """
 

@@ -91,7 +91,7 @@ def missing_step(asked: Asked, right: Sequence[int] = ()) -> str:
         return ""
     return (
         f"Among what the answer makes are {called}, with the right numbers. One right way goes on "
-        f"with {missing}; the answer makes no such numbers, or makes them in its own way."
+        f"with {missing}."
     )
 
 

@@ -44,7 +44,10 @@ def steps(answer, seed: int, spoil: bool = False):
         told = [feed.append(cache, *tokens) for tokens in appended]
         yield what, next((x for x in told if isinstance(x, Raised)), "; ".join(map(str, told)))
     slots = run(lambda: [int(x) % w for x in feed.give(two, 3 * w + 6)[1]])
-    yield "the token of position p stands in slot p mod window", slots == [*range(w)] or str(slots)
+    yield (
+        "the token of position p stands in slot p mod window",
+        slots == [*range(w)] or f"no, slots 0 to {w - 1} hold {slots} mod window",
+    )
     yield "length is the number of tokens seen so far", f"{index(one.length)}, {index(two.length)}"
     fresh = feed.new()
     shared = [
