@@ -28,8 +28,7 @@ CALLS = (  # special about the call, b h n m d e, how loud, padding, rows, colum
     ("scores near 768 and -768", (2, 3, 5, 8, 4, 3), alternating, (3, 0), 2, 3),
     ("tiles of 1 x 1", (1, 2, 3, 5, 4, 2), 1, (1,), 1, 1),
 )
-MEASURED = ("2 samples, 2 heads, 5 queries, 300 keys, tiles of 3 x 20",
-            (2, 2, 5, 300, 3, 2), 1, (0, 90), 3, 20)  # fmt: skip
+MEASURED = "5 queries, 100 keys, tiles of 3 x 20", (1, 1, 5, 100, 3, 2), 1, (25,), 3, 20
 
 
 def cases(seed: int, calls: tuple = CALLS) -> list[Case]:
@@ -40,7 +39,7 @@ def cases(seed: int, calls: tuple = CALLS) -> list[Case]:
 def memory(answer) -> bool | str:
     """True where no operation makes as many numbers as there are keys."""
     made = as_answer(answer).allocations(*cases(7, [MEASURED])[0].args)
-    return made.new < 300 or Described(f"too much at once: {made.how}")
+    return made.new < 100 or Described(f"too much at once: {made.how}")
 
 
 def long(generator) -> tuple:

@@ -8,29 +8,30 @@ import torch
 from attncourse.grading.exercise import Exercise, Mistake, normal, seeded
 from attncourse.grading.launches_judge import Launch, Launches, Program, looks
 
-CALLS = (  # special about the launch; n, m, head_dim, block_m, block_n; programs; size of scores
-    ("whole tiles", 32, 16, 16, 16, 16, 2, 0),
-    ("ragged rows and keys", 21, 27, 16, 16, 32, 2, 0),
-    ("the first of two programs alone", 23, 13, 32, 16, 16, 1, 0),
-    ("scores about 400 and -400", 9, 29, 16, 32, 32, 1, 400),
-    ("scores about -2**27", 7, 5, 16, 16, 16, 1, -1),
+CALLS = (  # special about the launch; n, m, head_dim, block_m, block_n; scale; programs; size of scores
+    ("whole tiles", 32, 16, 16, 16, 16, 1 / 4, 2, 0),
+    ("ragged rows and keys, another scale", 21, 27, 16, 16, 32, 0.6, 2, 0),
+    ("the first of two programs alone", 23, 13, 32, 16, 16, 32**-0.5, 1, 0),
+    ("scores about 400 and -400", 9, 29, 16, 32, 32, 1 / 4, 1, 400),
+    ("scores about -2**27", 7, 5, 16, 16, 16, 1 / 4, 1, -1),
 )
 
 
-def launch(g, what, n, m, d, block_m, block_n, programs, loud) -> Launch:
-    """Behind the rows and the keys that exist lie others: large numbers, and NaN."""
+def launch(g, what, n, m, d, block_m, block_n, scale, programs, loud) -> Launch:
+    """Behind the rows and the keys that exist lie others: large numbers, and NaN in both."""
     query, memory, out, lse = normal(g, (n + 100, d), (m + 100, 2 * d), (n + 100, d), (n + 2000,))
     query[:, 0] += loud / 4 * (-1) ** torch.arange(n + 100)
     memory[:, 0] += 16 * (loud > 0)
     if loud < 0:  # in steps that float32 does not round
         query[:], memory[:m, :d] = -(2.0**13), 2.0**12
         memory[:m, 0] += 0.5 * torch.arange(m)
-    memory[m:, :d], memory[m:, d:] = 3 * memory[m:, :d], math.nan
+    memory[m:] *= 3
+    memory[m:, d:] = memory[m + 1 :: 2] = math.nan
     rows = min(n, programs * block_m)
     buffers = {"Q": query, "KV": memory, "Out": out, "Lse": lse}
     written = {"Out": slice(0, rows * d), "Lse": slice(0, rows)}
     label = f"{what}: {n} queries, {m} keys, head_dim {d}, BLOCK_M {block_m}, BLOCK_N {block_n}"
-    return Launch(label, buffers, (n, m, d**-0.5, d, block_m, block_n), programs, written)
+    return Launch(label, buffers, (n, m, scale, d, block_m, block_n), programs, written)
 
 
 def launches(seed: int) -> list[Launch]:
@@ -40,7 +41,7 @@ def launches(seed: int) -> list[Launch]:
 
 def identity(seed: int) -> Launch:
     """Also of the keys that do not exist: whoever reads one, shows it."""
-    made = launch(seeded(seed), "value j is 1 at feature j, else 0", 6, 5, 16, 16, 16, 1, 0)
+    made = launch(seeded(seed), "value j is 1 at feature j, else 0", 6, 5, 16, 16, 16, 1 / 4, 1, 0)
     made.buffers["KV"][:, 16:] = torch.eye(105, 16)
     return made
 

@@ -29,6 +29,7 @@ CALLS = (  # special about the call; heads, blocks, random blocks
     ("3 heads, 5 blocks, more random ones than are left", (3, 5, 6)),
     ("2 heads, 7 blocks, as many random ones as blocks", (2, 7, 7)),
     ("2 heads, 2 blocks", (2, 2, 1)),
+    ("4 heads, 6 blocks, the smallest draws are needed", (4, 6, 2)),
 )
 
 
@@ -39,6 +40,8 @@ def cases(seed: int) -> list[Case]:
     for what, (heads, blocks, num_random) in (*CALLS, ("sizes drawn at random", drawn)):
         draws = torch.randn(heads, blocks, blocks, generator=g) - (4 if blocks == 11 else 0)
         draws = draws * 2.0**25 - 2.0**28 if "far below" in what else draws
+        if "smallest" in what:
+            draws[range(4), [1, 1, 4, 4], [3, 4, 1, 2]] = draws.min() - 1
         found.append(Case(what, (draws, num_random), gradients=False))
     return found
 

@@ -12,6 +12,12 @@ def definition(query, key, value, size):
     return spec.linear_attention(query, key, value, is_causal=True)[0]
 
 
+def larger(query, key, value):
+    """Head 0 has one key behind a query of its chunk that would round away all before."""
+    extremes(query, key, value)
+    key[:, 0, 4] = 20.0
+
+
 CALLS = (  # special about the call, b h n d e, what changes the numbers, size
     ("2 samples, 3 heads, 7 tokens, chunks of 3, values 5 wide", (2, 3, 7, 4, 5), None, 3),
     ("values of 1 number, chunks of 4", (1, 2, 6, 2, 1), uneven, 4),
@@ -20,7 +26,7 @@ CALLS = (  # special about the call, b h n d e, what changes the numbers, size
     ("a chunk longer than the text", (2, 1, 5, 4, 6), None, 8),
     ("9 tokens, chunks of 2, the last key and value a million", (1, 2, 9, 3, 2), late, 2),
     ("11 tokens, chunks of 4, features near 0 and far from it", (1, 2, 11, 2, 3), uneven, 4),
-    (f"7 tokens, chunks of 3, {EXTREMES}", (2, 2, 7, 3, 4), extremes, 3),
+    (f"7 tokens, chunks of 3, {EXTREMES}, once a larger one", (2, 2, 7, 3, 4), larger, 3),
 )
 
 

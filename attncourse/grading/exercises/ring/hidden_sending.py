@@ -22,7 +22,7 @@ def definition(num_heads, num_kv_heads, head_dim, flops_per_second, bytes_per_se
 
 
 # num_heads, num_kv_heads, head_dim, TFLOP/s, GB/s
-CALLS = (32, 8, 128, 400, 45), (16, 16, 64, 300, 35), (12, 1, 96, 65, 1.1)
+CALLS = (32, 8, 128, 400, 45), (16, 16, 64, 300, 35), (12, 1, 96, 65, 1.1), (8, 8, 128, 65, 0.2)
 
 
 def cases(seed: int) -> list[Case]:
