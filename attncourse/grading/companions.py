@@ -2,8 +2,8 @@
 
 An answer may keep what it made for one call under a key that misses an argument; it may squeeze an
 axis of size 1, or broadcast along it. So every listed call that can be is made once more with
-another value of each argument, with other numbers in tensors of the same shapes, and cut to size 1
-along each axis, or by a little where 1 is refused.
+another value of each argument, with other numbers in tensors of the same shapes, with a row of
+zeros in each, and cut to size 1 along each axis, or by a little where 1 is refused.
 Calls that the definition refuses are left out: it must refuse whatever the statement excludes.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from attncourse.grading.compare import Raised
@@ -26,7 +27,8 @@ def with_companions(definition: Callable, cases: list[Case], names: list[str]) -
         for at, changed in _changed(case, cases, names):
             if at not in pairs and _accepted(definition, changed):
                 pairs[at] = changed
-    case = next((x for x in cases if x.gradients), cases[0])
+    graded = [x for x in cases if x.gradients] or cases
+    case = max(graded, key=lambda x: sum(size > 1 for size in _sizes(x).values()))
     cut = (
         next((x for x in several if _accepted(definition, x)), None)
         for several in _cut(case, cases, names)
@@ -50,19 +52,25 @@ def _changed(case: Case, cases: list[Case], names: list[str]) -> Iterator[tuple[
     floats = {k: _turned(x) for k, x in given.items() if _real(x)}
     if floats and not any(map(callable, given.values())):  # a function may know the numbers
         yield "numbers", _named(case, floats, "the same sizes with other numbers")
+        zeros = {k: _zeroed(x) for k, x in floats.items()}
+        yield "zeros", _named(case, zeros, "the same sizes with zeros in the first rows")
 
 
 def _cut(case: Case, cases: list[Case], names: list[str]) -> Iterator[Iterator[Case]]:
-    """A case cut to size 1, or else by a little, along each group of axes that have one size."""
+    """A case cut to size 1, or else by a little, along each group of axes that have one size.
+
+    Where a listed case has size 1 there, and nowhere else, 1 is met already.
+    """
     sizes = [_sizes(x) for x in cases]
     groups: dict[tuple, list[tuple]] = {}
     for axis in (x for x in sizes[0] if all(x in y for y in sizes)):
         groups.setdefault(tuple(x[axis] for x in sizes), []).append(axis)
+    ones = [sizes_of.count(1) for sizes_of in zip(*groups, strict=True)]
     for each, group in groups.items():
         if any(axis is None for _, axis in group):
             continue
-        size = _sizes(case)[group[0]]
-        lengths = [*([1] if not {0, 1} & set(each) else []), size - 1, size - 2]
+        size, met = _sizes(case)[group[0]], 0 in each or (1, 1) in zip(each, ones, strict=True)
+        lengths = [*([] if met else [1]), size - 1, size - 2]
         yield (_shorter(case, group, k, names) for k in lengths if 0 < k < size)
 
 
@@ -104,6 +112,13 @@ def _real(x: Any) -> bool:
 def _turned(x: Tensor) -> Tensor:
     """The numbers of a tensor in another order, along its first axis that has several places."""
     return next((x.flip(k) for k, size in enumerate(x.shape) if size > 1), x)
+
+
+def _zeroed(x: Tensor) -> Tensor:
+    """The numbers of a tensor, but 0 in its first row, or in its first place."""
+    rows = torch.atleast_1d(x.clone())
+    (rows[..., :1, :] if rows.dim() > 1 else rows[:1]).zero_()
+    return rows.view_as(x)
 
 
 def _other(x: Any, value: Any) -> bool:

@@ -61,4 +61,4 @@ def too_large(asked: Asked) -> str:
     found = asked.seen.get(getattr(judge, "title", ""))
     if asked.wrong or not isinstance(found, Described):
         return ""
-    return f"{BUT} something is too large that is made on the way. {judge.instead}".strip()
+    return f"{BUT} too many numbers are made on the way. {judge.instead}".strip()

@@ -233,10 +233,10 @@ def _together(known: dict[int, list[str]]) -> list[tuple[list[int], list[str]]]:
 
 def of_number(asked: Asked) -> str:
     """What all wrong numbers of the calls of a function have in common."""
-    pairs = [both for x in asked.calls for both in tensors(x.expected, x.seen)]
-    pairs = [x for x in pairs if all(isinstance(y, Real) and not isinstance(y, bool) for y in x)]
+    every = [both for x in asked.calls for both in tensors(x.expected, x.seen)]
+    pairs = [x for x in every if all(isinstance(y, Real) and not isinstance(y, bool) for y in x)]
     for how, of in (("up", math.ceil), ("down", math.floor), ("to the nearest", round)):
-        if pairs and all(of(seen) == right for right, seen in pairs):
+        if 0 < len(pairs) == len(every) and all(of(seen) == right for right, seen in pairs):
             return f"Rounded {how}, all numbers are right."
     wrong = {
         k: [*Made(exact=right).ways(right, seen), *_off(right, seen)]
@@ -247,7 +247,7 @@ def of_number(asked: Asked) -> str:
     if len(groups) != 1 or not groups[0][1]:
         return ""
     where = f"In {len(wrong)} of {len(pairs)} cases" if len(wrong) < len(pairs) else "In all cases"
-    where = "Where a number comes back," if asked.errors else where
+    where = "Where a number comes back," if len(pairs) < len(every) else where
     ways = in_words(groups[0][1])
     how = f"one gets the number by {ways}" if ways else f"the number {groups[0][1][0]}"
     return f"{where} {how}."

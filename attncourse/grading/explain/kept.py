@@ -6,6 +6,7 @@ from attncourse.grading.compare import difference, plain
 from attncourse.grading.explain.asked import Asked, Wrong
 from attncourse.grading.judges import AGAIN, OVERWRITTEN
 
+LARGE = 1000
 KEPT = "something is kept between calls"
 
 
@@ -52,7 +53,9 @@ def _of_earlier(asked: Asked) -> str:
 
 
 def _telling(result: object) -> bool:
-    """Are these so many numbers that they are no others by chance?"""
+    """Are these so many numbers, or so large ones, that they are no others by chance?"""
+    if isinstance(result, int | float):
+        return abs(result) > LARGE
     parts = result if isinstance(result, tuple) else (result,)
     return all(plain(x) and x.numel() > 3 and x.unique().numel() > 1 for x in parts)
 

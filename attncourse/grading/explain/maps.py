@@ -14,7 +14,7 @@ from attncourse.grading.compare import Raised, difference, plain, same
 from attncourse.grading.explain.asked import Asked, Wrong, axis_names
 from attncourse.grading.explain.heads import OTHER_ORDER, mixed_heads, used_heads, whose
 from attncourse.grading.explain.steps import missing_step
-from attncourse.grading.explain.weights import OTHER_SCORES, says_of_map
+from attncourse.grading.explain.weights import OTHER_SCORES, ROUNDED, says_of_map
 from attncourse.grading.observe import Case
 
 NEAR = 1e-3
@@ -41,7 +41,7 @@ def _first_wrong(asked: Asked) -> str:
     calls = [x for x in asked.shaped if isinstance(x.expected, tuple)]
     returned = [says for call in calls if (says := _of_returned(asked, call))]
     if wrong := [says for says in returned if says != BEHIND]:
-        return wrong[0]
+        return _told(wrong)
     behind = returned[0] if returned else ""
     return _of_mixed(asked, behind) or behind
 
@@ -82,7 +82,7 @@ def _of_mixed(asked: Asked, behind: str) -> str:
     if place is None:
         return ""
     wrong = [x for x in asked.wrong if x.case and not isinstance(x.seen, Raised)][:4]
-    asks_again = asked.again([_with_identity(x.case, place) for x in wrong])
+    asks_again, found = asked.again([_with_identity(x.case, place) for x in wrong]), []
     for call, (case, *both) in zip(wrong, asks_again, strict=True):
         right, seen = (x[0] if isinstance(x, tuple) and x else x for x in both)
         if not (plain(right) and plain(seen) and right.shape == seen.shape):
@@ -93,8 +93,14 @@ def _of_mixed(asked: Asked, behind: str) -> str:
             count = _heads(case.args[place])
             asks = (None, None) if behind else _asks(asked, case)
             says = of_mixing(case.label, right.double(), seen.double().cpu(), count, *asks)
-            return f"{behind} {IDENTITY * says.startswith('In the call')}{says}" if behind else says
-    return ""
+            told = f"{behind} {IDENTITY * says.startswith('In the call')}{says}"
+            found.append(told if behind else says)
+    return _told(found)
+
+
+def _told(found: list[str]) -> str:
+    """The first sentence; that weights are rounded only where it is said of all calls."""
+    return next((says for says in found if ROUNDED not in says), (found or [""])[0])
 
 
 def _mixes(seen: Tensor, call: Wrong, place: int) -> bool:

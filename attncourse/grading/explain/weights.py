@@ -14,6 +14,10 @@ LEAST = 1e-4  # a smaller weight may be rounding
 MOST_ROWS = 400
 AS_FAR = "As far as the output tells: "  # where weights are not returned
 ONE = {"samples": "sample", "heads": "head", "queries": "query"}
+ROUNDED = (
+    "The weights are right to about two digits only. Is something rounded, or computed in float16 "
+    "or bfloat16?"
+)
 OTHER_SCORES = (
     "weights stand where they should, and have the right sums, but not the right sizes: look at "
     "how scores are made, and at what is made of them."
@@ -39,10 +43,7 @@ def says_of_map(label: str, right: Tensor, seen: Tensor, query: Any = None, key:
     if says := _other_softmax(right, seen) or _other_keys(right, seen):
         return f"{where} {says}"
     if (seen - right).abs().max() < COARSE:
-        return (
-            "The weights are right to about two digits only. Is something rounded, or computed in "
-            "float16 or bfloat16?"
-        )
+        return ROUNDED
     sums, asks = seen.sum(-1), right.sum(-1)
     if (off := (sums - asks).abs()).max() > NEAR:
         *_, i = (off == off.max()).nonzero()[0].tolist()
@@ -73,7 +74,7 @@ def _as_power(factor: float, query: Any) -> str:
 
 def _other_keys(right: Tensor, seen: Tensor) -> str:
     """A key that gets some weight and should get none; or the other way round, in all heads."""
-    gone = (seen == 0).all(-1) & (right > 0).any(-1)
+    gone = (seen == 0).all(-1) & (right > LEAST).any(-1)
     if gone.any():
         *_, query = gone.nonzero()[0].tolist()
         return (

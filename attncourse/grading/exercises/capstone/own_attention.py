@@ -18,7 +18,7 @@ READS = "each position reads itself and the two tokens before it, and knows thei
 WIDE = "the vectors of tokens are embed_dim wide"
 SHORT = 20, 12  # lengths, in which windows are short that depend on it
 SIZE = "the cache is at most half of that of multi-head attention"
-SHORTER = "so it is for decoders of shorter texts"
+SHORTER = "so it is for decoders of shorter texts, and of two heads"
 NAMES = *FIRST, READS, *LAST, SIZE, STEP, SHORTER, WIDE
 
 
@@ -29,7 +29,7 @@ def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
         f"{most} are half of what multi-head attention keeps (numbers count, not bytes); share "
         "heads and repeat them behind the cache, keep a shorter window or a smaller vector"
     )
-    size = SIZE, most + LAYERS * LENGTH, less  # with a place for each token and layer
+    size = SIZE, LENGTH, most + LAYERS * LENGTH, less  # with a place for each token and layer
     yield from writes(answer, seed, (WIDTH, HEADS, LENGTH), partial(near, answer, seed), size)
     yield SHORTER, small(answer, seed)
     yield WIDE, wide(answer(VOCAB, WIDTH, HEADS, LAYERS, LENGTH))
@@ -52,12 +52,13 @@ def near(answer: Any, seed: int, moves: Tensor) -> tuple[str, bool | str]:
 
 
 def small(answer: Any, seed: int) -> bool | str:
-    """True where the cache of shorter texts is half as large, too."""
-    for n in SHORT:
+    """True where the cache is half as large for shorter texts, and for two heads, too."""
+    for n, heads in ((LENGTH, 2), *((n, HEADS) for n in SHORT)):
         tokens = random_tokens(seed, "small", 1, n)
-        held = numbers_in(written(answer(VOCAB, WIDTH, HEADS, 1, n).eval(), tokens, [n - 1, 1])[1])
+        held = numbers_in(written(answer(VOCAB, WIDTH, heads, 1, n).eval(), tokens, [n - 1, 1])[1])
         if held > n * (WIDTH + 1):
-            return f"with one layer, and length {n}, it holds {held} numbers; half are {n * WIDTH}"
+            there = f"with one layer, {heads} heads, and length {n}"
+            return f"{there}, it holds {held} numbers; half are {n * WIDTH}"
     return True
 
 

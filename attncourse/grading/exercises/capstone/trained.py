@@ -41,11 +41,11 @@ def judge(model, given, seed: int) -> Iterator[Any]:
     tokens, few, targets = given.clone(), given[:16].clone(), text.passages(seed)[:, 1:]
     logits = logits_of(model(given))  # here it may change them
     yield shape_of(logits, tokens, CHARACTERS, model)
-    one = logits_of(model(tokens[:1].clone()))
-    yield shape_of(one, tokens[:1], CHARACTERS, model)
+    one = logits_of(model(tokens[-1:].clone()))
+    yield shape_of(one, tokens[-1:], CHARACTERS, model)
     moves = influence(model, tokens[:1, :24], CHARACTERS)
     reads = causal(moves, lambda: moves)
-    yield reads if reads is True or close(one, logits[:1]) else MIXED
+    yield reads if reads is True or close(one, logits[-1:]) else MIXED
     found, best = loss(logits, targets), of_pairs(tokens, targets)
     yield found < best - BELOW or described(logits, tokens, targets, moves)
     seen = text.passages(seed, len(tokens), learned=True)
@@ -77,6 +77,8 @@ def described(logits: Tensor, tokens: Tensor, targets: Tensor, moves: Tensor) ->
     unread = [where for d, where in enumerate(PLACES) if (moves.diagonal(d)[4:] < 1e-4).all()]
     looks = (
         (own < min(found, best) / 2, "it says the character just read, and should say the next"),
+        (loss(logits[:, :-1], targets[:, 1:]) < min(found, best) - 0.1,
+         "it says the character after the next one, and should say the next"),
         (strange > 0.4, f"it gives {strange:.0%} of its probability to codes that never occur in "
          "the text"),
         (found > GUESS - 0.4, sure(logits.cpu(), targets)),

@@ -8,7 +8,7 @@ import torch
 from attncourse.grading.exercise import Exercise, Mistake, normal, seeded
 from attncourse.grading.launches_judge import Launch, Launches, Program, looks
 
-CALLS = (  # special about the launch; n, m, head_dim, block_m, block_n; scale; programs; size of scores
+CALLS = (  # special about the launch; n, m, head_dim, block_m, block_n; scale, programs, how loud
     ("whole tiles", 32, 16, 16, 16, 16, 1 / 4, 2, 0),
     ("ragged rows and keys, another scale", 21, 27, 16, 16, 32, 0.6, 2, 0),
     ("the first of two programs alone", 23, 13, 32, 16, 16, 32**-0.5, 1, 0),

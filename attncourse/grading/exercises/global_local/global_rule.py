@@ -20,7 +20,7 @@ def definition(is_global, lengths, left, right, causal):
 
 CALLS = (  # special about the call, share of global tokens, lengths, n, left, right, causal
     ("3 samples of 9 positions, 1 left and 2 right", 0.25, (9, 6, 8), 9, 1, 2, False),
-    ("the same, causal", 0.25, (9, 6, 8), 9, 2, 1, True),
+    ("3 samples of 9 positions, causal, 2 left and 1 right", 0.25, (9, 6, 8), 9, 2, 1, True),
     ("as many samples as positions, 2 left and 0 right", 0.3, (5, 2, 4, 3, 5), 5, 2, 0, False),
     ("1 sample, only padding", 0.5, (0,), 4, 1, 1, False),
     ("no global token, 0 left and 3 right", 0.0, (8, 5), 8, 0, 3, False),

@@ -20,7 +20,8 @@ def lean(answer) -> bool | str:
     if wide.new >= states:
         return Described(f"a state for every token: {wide.how}")
     if wide.total > states:
-        return Described(f"token by token: {wide.total:,} numbers in all for 64 tokens")
+        all_in_all = f"all operations make {wide.total:,} numbers for 64 tokens in chunks of 32"
+        return Described(f"{all_in_all}; a state for every token would be {states:,}")
     return grows_linearly(lambda n: measured(n, 4, 16), 128, answer)
 
 

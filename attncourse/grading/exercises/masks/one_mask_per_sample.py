@@ -13,6 +13,9 @@ from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
 
 def definition(query, key, value, mask):
     """One sample after the other, each with its mask or the one for all."""
+    sizes = *query.shape[:3], key.size(2)
+    if mask.shape not in (sizes, (sizes[0], *sizes[2:]), sizes[2:]):
+        raise ValueError("a mask is (n, m), (batch, n, m) or (batch, heads, n, m)")
     masks = mask if mask.dim() > 2 else [mask] * len(query)
     samples = zip(query.split(1), key.split(1), value.split(1), masks, strict=True)
     return torch.cat([spec.scaled_dot_product_attention(*x)[0] for x in samples])

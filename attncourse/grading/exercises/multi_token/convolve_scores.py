@@ -26,7 +26,7 @@ CALLS = (  # special about the call, batch, heads, n, m, c_q, c_k
     ("a single score of 1, a kernel of 3 by 5", (1, 1, 15, 15, 3, 5)),
     ("the last 4 of 7 tokens, a kernel of 3 by 5", (1, 2, 4, 7, 3, 5)),
     ("one new token after 5, a kernel of 2 by 3", (3, 2, 1, 6, 2, 3)),
-    ("a kernel of 4 by 9, larger than the table", (1, 2, 3, 4, 4, 9)),
+    ("a kernel of 5 by 11, larger than the table", (1, 2, 3, 4, 5, 11)),
     ("scores below -1e8, a kernel of 2 by 3", (2, 2, 3, 4, 2, 3)),
 )
 

@@ -1,7 +1,5 @@
 """Exercise rotary_step: turn what is new behind caches of different lengths."""
 
-import cmath
-
 import torch
 
 from attncourse import spec
@@ -85,7 +83,9 @@ def turned(asked: Asked) -> str:
             if (by - 1).abs().max() < NEAR:
                 should = f"it should turn by {speed:.4g} for each position"
                 return f"{pair} comes back as it came, in all tokens; {should}."
-            how = how_turned(complex(by[b, h, t]), speed, int(past[b]) + t)
+            pairs = (as_complex(seen) / as_complex(given))[b, h, t]
+            speeds = base ** (-2 * torch.arange(len(pairs)) / given.size(-1))
+            how = how_turned(pairs, speeds, c, int(past[b]) + t)
             return f"{pair} of sample {b}, head {h}, new token {t} {how}."
     return ""
 
@@ -95,14 +95,20 @@ def as_complex(x: torch.Tensor) -> torch.Tensor:
     return torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous())
 
 
-def how_turned(by: complex, speed: float, place: int) -> str:
-    """What was done to a pair, and what should have been done."""
-    if abs(abs(by) - 1) > NEAR:
+def how_turned(pairs: torch.Tensor, speeds: torch.Tensor, c: int, place: int) -> str:
+    """What was done to a pair of a token, and what should have been done.
+
+    Another position is told where all pairs of the token fit it: one alone fits some by chance.
+    """
+    if (pairs[c].abs() - 1).abs() > NEAR:
         return "changes its length, as no turn does: look at what makes a pair, and how it turns"
-    near = [k for k in range(-100, 201) if abs(cmath.exp(1j * k * speed) - by) < NEAR]
-    if len(near) == 1:
+    others = torch.arange(min(-100, place - 200), max(201, place + 200))
+    fits = (torch.polar(torch.ones(1), others[:, None] * speeds) - pairs).abs() < NEAR
+    near = others[fits.all(-1)].tolist()
+    if len(near) == 1 and len(pairs) > 1:
         return f"is turned as if it stood at {near[0]}; it stands at {place}"
-    return f"is turned by {cmath.phase(by):.4g} instead of {place} times {speed:.4g} radians"
+    by = pairs[c].angle()
+    return f"is turned by {by:.4g} instead of {place} times {speeds[c]:.4g} radians"
 
 
 EXERCISE = Exercise(

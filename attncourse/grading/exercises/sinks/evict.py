@@ -21,6 +21,7 @@ CALLS = (  # special about the call, b h m n d e, loud, num_sinks, window
     ("2 sinks, a window of 4: a full cache and 1 new token", (2, 3, 6, 1, 5, 7), 1, 2, 4),
     ("3 sinks, a window of 5: 4 tokens are there, 2 come", (1, 2, 4, 2, 3, 5), 1, 3, 5),
     ("4 sinks, a window of 6: nothing is there, 3 come", (2, 1, 0, 3, 4, 5), 1, 4, 6),
+    ("1 sink, a window of 3: nothing is there, 6 come", (1, 2, 0, 6, 3, 4), 1, 1, 3),
     ("2 sinks, a window of 3: a full cache and 7 new tokens", (2, 3, 5, 7, 4, 6), 1, 2, 3),
     ("no sinks, a window of 4: a full cache and 2 new tokens", (3, 2, 4, 2, 6, 5), 1, 0, 4),
     ("2 sinks, a window of 5: 6 are there, 1 comes and fills it", (1, 3, 6, 1, 2, 4), 1, 2, 5),
