@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 # Inputs are float32, the spec is compared in float64: loose enough for any right style.
-RTOL, ATOL = 1e-3, 1e-4
+RTOL, ATOL = 3e-4, 5e-5  # closer than float16 rounds
 NO_NUMBERS = str, bytes, bool, complex, list, tuple, dict, type(None)
 LIBRARIES = ("torch", "attncourse", "attngrade", "numpy", "functools", "contextlib", "inspect")
 NO_GRADIENT = "no gradient reaches it"

@@ -88,7 +88,7 @@ def grows_linearly(call: Callable[[int], tuple], n: int, answer: Callable) -> bo
         answer: measured.
     """
     made, twice = (as_answer(answer).allocations(*call(tokens)) for tokens in (n, 2 * n))
-    if twice.total <= 3 * made.total:
+    if twice.total <= 2.4 * made.total:
         return True
     if twice.new >= (2 * n) ** 2:
         return Described(f"all pairs at once: {twice.how}")

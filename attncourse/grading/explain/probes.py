@@ -108,9 +108,9 @@ def doubled(
             for name, (one, other) in zip(names, others, strict=True)
             if abs(other / seen - one / right) > NEAR
         ]
-        if wrong:
-            return f"{it[:1].upper()}{it[1:]} is multiplied by other numbers: {'; '.join(wrong)}."
         given = ", ".join(f"{name}={x:,}" for name, x in zip(names, arguments, strict=True))
+        if wrong:
+            return f"From {given} on {it} is multiplied by other numbers: {'; '.join(wrong)}."
         if abs(seen / right - 1) > NEAR:
             ways = made.ways(1.0, seen / right) if made else []
             how = f" One gets that by {in_words(ways)}." if ways else ""

@@ -7,9 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attncourse.grading.allocations import Recorder
+from attncourse.grading.answer import Question, RemoteAnswer, look
 from attncourse.grading.axes import apart, words
 from attncourse.grading.compare import plain, same
 from attncourse.grading.explain.asked import GRADIENT, Asked, axis_names, labels, off, tensors
+from attncourse.grading.observe import run
 
 # bfloat16 keeps 8 bits; a few roundings in a row lose two or three of them.
 COARSE = 0.03
@@ -192,8 +195,31 @@ def limited(asked: Asked) -> str:
     return ""
 
 
+class TypesMade(Recorder):
+    """The types of all tensors that operations return."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.types: set[torch.dtype] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.types |= {x.dtype for x in out} if _tensors(out) else {getattr(out, "dtype", None)}
+        return out
+
+
+def _tensors(out: Any) -> bool:
+    return isinstance(out, tuple | list) and all(isinstance(x, Tensor) for x in out)
+
+
 def rounded(asked: Asked) -> str:
-    """Right to two digits or so: half precision somewhere."""
+    """Half precision on the way, or right to two digits or so, as half precision leaves it."""
+    case = asked.wrong[0].case
+    if case and callable(asked.answer) and not isinstance(asked.answer, RemoteAnswer):
+        with TypesMade() as recorder:
+            run(lambda: look(asked.answer, Question(case.args, case.kwargs)))
+        if short := recorder.types & {torch.float16, torch.bfloat16}:
+            return f"On the way numbers become {short.pop()}, which rounds them: stay in float32."
     far, count = asked.far, len(asked.calls)
     many = far if len(far) > 1 or 2 * len(far) >= count else []
     for digits, calls, tolerance in (("three", asked.wrong, 4e-3), ("two", many, COARSE)):

@@ -19,7 +19,7 @@ from attncourse.grading.explain.asked import Asked
 from attncourse.grading.observe import run
 
 MOST = 1_000_000  # numbers that are kept of one call
-NEAR = 1e-5
+NEAR, ROUGH = 1e-5, 1e-2
 FEWEST = 3  # numbers that can tell a value
 ALL_MADE = "look at what comes after them, up to what is returned."
 
@@ -68,9 +68,10 @@ def _finite(x: Tensor) -> Tensor:
 
 
 def _close(rows: Tensor, wanted: Tensor) -> Tensor:
-    """Which of the rows have these numbers; small ones are compared by their own size."""
-    size = wanted.abs().amax().clamp(max=1.0) if wanted.numel() else 1.0
-    return ((rows - wanted).abs() <= NEAR * (size + wanted.abs())).all(-1)
+    """Which of the rows have these numbers; small ones have to be near by their own size, too."""
+    size, off = wanted.abs().amax().clamp(max=1.0) if wanted.numel() else 1.0, (rows - wanted).abs()
+    own = (off <= ROUGH * wanted.abs()) | (wanted == 0)
+    return (own & (off <= NEAR * (size + wanted.abs()))).all(-1)
 
 
 def missing_step(asked: Asked, right: Sequence[int] = ()) -> str:

@@ -104,7 +104,7 @@ def _other_keys(right: Tensor, seen: Tensor) -> str:
 
 def _reads(right: Tensor, seen: Tensor) -> str:
     """Which keys the query with the most mistakes reads, where no weight is next to 0."""
-    queries, seen = right.size(-2), seen.abs()
+    queries, right, seen = right.size(-2), right.abs(), seen.abs()
     wrong = ((right > 0) != (seen > 0)).sum(-1).flatten()
     row = int(wrong.argmax())
     both = [x.flatten(0, -2)[row] for x in (seen, right)]

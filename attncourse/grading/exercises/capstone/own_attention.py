@@ -29,7 +29,7 @@ def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
         f"{most} are half of what multi-head attention keeps (numbers count, not bytes); share "
         "heads and repeat them behind the cache, keep a shorter window or a smaller vector"
     )
-    size = SIZE, LENGTH, most + LAYERS * LENGTH, less  # with a place for each token and layer
+    size = SIZE, most + LAYERS * LENGTH, less  # with a place for each token and layer
     yield from writes(answer, seed, (WIDTH, HEADS, LENGTH), partial(near, answer, seed), size)
     yield SHORTER, small(answer, seed)
     yield WIDE, wide(answer(VOCAB, WIDTH, HEADS, LAYERS, LENGTH))

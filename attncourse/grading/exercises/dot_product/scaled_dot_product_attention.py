@@ -9,7 +9,7 @@ from attncourse.grading.inputs import alternating, far_from_zero, sized_cases
 CALLS = (  # what is special, b h n m d e, how loud
     ("2 samples, 3 heads, 5 queries, 7 keys, head_dim 11, values 13 wide", (2, 3, 5, 7, 11, 13), 1),
     ("as many queries as keys", (1, 2, 4, 4, 9, 4), 1),
-    ("scores near 768 and -768", (1, 2, 4, 5, 4, 3), alternating),
+    ("scores near 384 and -384", (1, 2, 4, 5, 4, 3), alternating),
     ("scores far below and far above zero", (1, 2, 3, 5, 16, 6), far_from_zero),
 )
 CASES = partial(sized_cases, letters="b h n m d e", shapes="b h n d, b h m d, b h m e", calls=CALLS)

@@ -38,7 +38,7 @@ CALLS = (  # special about the call, b h n m d e, how loud, keys in a block
     ("2 samples, 3 heads, 4 queries, 9 keys in blocks of 2", (2, 3, 4, 9, 6, 5), 1, 2),
     ("7 keys in blocks of 1", (2, 2, 3, 7, 4, 6), 1, 1),
     ("3 keys in one block", (3, 2, 4, 3, 5, 4), 1, 8),
-    ("scores near 768 and -768", (1, 2, 5, 6, 4, 3), alternating, 2),
+    ("scores near 384 and -384", (1, 2, 5, 6, 4, 3), alternating, 2),
     ("scores far below zero", (1, 2, 5, 7, 4, 3), far_below, 3),
     ("scores below -2**27", (1, 2, 5, 7, 16, 3), far_below_zero, 3),
 )

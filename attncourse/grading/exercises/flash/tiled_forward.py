@@ -30,7 +30,7 @@ CALLS = (  # special about the call, b h n m d e, how loud, padding, rows, colum
     ("padding over more than a tile", (3, 2, 4, 11, 5, 3), 1, (0, 7, 4), 3, 2),
     ("a sample of padding alone", (2, 2, 3, 6, 4, 5), 1, (6, 1), 2, 4),
     ("one tile that is larger than all", (2, 3, 4, 5, 6, 7), 1, (2, 0), 64, 64),
-    ("scores near 768 and -768", (2, 3, 5, 8, 4, 3), alternating, (3, 0), 2, 3),
+    ("scores near 384 and -384", (2, 3, 5, 8, 4, 3), alternating, (3, 0), 2, 3),
     ("scores of padding near 300, others of all sizes", (1, 2, 4, 6, 4, 3), rising, (2,), 2, 2),
     ("tiles of 1 x 1", (1, 2, 3, 5, 4, 2), 1, (1,), 1, 1),
 )

@@ -24,6 +24,8 @@ CALLS = (  # block_m, block_n, head_dim, warps, registers, shared, bytes of the 
     (128, 64, 128, 8, 200, 65_536, 164 * KB),
     (128, 64, 128, 4, 255, 65_536, 164 * KB),
     (128, 128, 128, 8, 255, 163_840, 164 * KB),
+    (128, 128, 128, 4, 255, 65_536, 64 * KB),  # more numbers than registers, and no room
+    (16, 16, 16, 16, 32, 4_096, 100 * KB),  # half a number of each tile
     (64, 64, 64, 4, 160, 57_344, 228 * KB),
     (64, 32, 64, 4, 40, 32_768, 100 * KB),  # 1 KB more for each program, and one less fits
     (16, 64, 32, 1, 72, 8_192, 228 * KB),

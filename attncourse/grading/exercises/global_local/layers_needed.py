@@ -37,8 +37,10 @@ def cases(seed: int) -> list[Case]:
     ways = torch.zeros(36, 18, 18, dtype=torch.bool)
     ways[:, :16, :16] = ~torch.eye(16, dtype=torch.bool)
     ways[17, 16, 0] = ways[34, 17, 16] = True  # after 17 layers, 16 ** 16 ways
-    many = torch.zeros(2, 132, 132, dtype=torch.bool)
-    many[0, 1:129, 0] = many[1, 131, 1:129] = True  # 131 reads 128 positions that know of 0
+    many = torch.zeros(2, 260, 260, dtype=torch.bool)
+    many[0, 1:257, 0] = many[1, 259, 1:257] = True  # 259 reads 256 positions that know of 0
+    deep = torch.zeros(130, 4, 4, dtype=torch.bool)
+    deep[129, 1, 0] = True
     layers, n = (int(torch.randint(*x, (), generator=g)) for x in ((3, 7), (10, 15)))
     calls = {
         "5 layers, 7 positions, the two before": band(7, 2, 0).expand(5, -1, -1).clone(),
@@ -46,7 +48,8 @@ def cases(seed: int) -> list[Case]:
         "6 layers of 7 positions, a full one after two windows": mixed,
         "3 layers, 5 positions, none reads its own key": drawn(3, 5, 0.4) & ~torch.eye(5).bool(),
         "3 layers, 5 positions, the first reads nothing": late,
-        "2 layers, 132 positions, 128 ways at once": many,
+        "2 layers, 260 positions, 256 ways at once": many,
+        "130 layers, and only the last one reads others": deep,
         "as many layers as positions": drawn(6, 6, 0.12),
         "sizes drawn at random": drawn(layers, n, 0.1),
         "36 layers, 18 positions, more ways than an integer can count": ways,

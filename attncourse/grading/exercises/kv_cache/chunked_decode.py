@@ -25,7 +25,7 @@ CALLS = (  # what is special, b h n p d e, how loud
     ("4 new tokens behind 1, 2 samples, 3 heads, head_dim 6, values 8 wide", (2, 3, 4, 1, 6, 8), 1),
     *((f"{n} new, {p} cached", (2, 3, n, p, 5, 7), 1 if n == 2 else 2) for n in range(1, 5)
       for p in range(0, 4, n)),
-    ("scores near 768 and -768", (1, 2, 5, 0, 4, 3), alternating),
+    ("scores near 384 and -384", (1, 2, 5, 0, 4, 3), alternating),
     ("scores far below and above zero", (1, 2, 5, 0, 16, 3), far_from_zero),
 )  # fmt: skip
 SHAPES = "b h n d, b h n d, b h n e, b h p d, b h p e"

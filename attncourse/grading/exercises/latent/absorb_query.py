@@ -6,6 +6,7 @@ import torch
 
 from attncourse import spec
 from attncourse.grading.exercise import Calls, Exercise, sized_cases
+from attncourse.grading.explain.probes import simpler
 
 
 def definition(query, w_k):
@@ -31,6 +32,20 @@ def right(query, w_k):
     return query @ blocks(query, w_k)
 
 
+ROWS = torch.arange(1.0, 5)[:, None].expand(4, 3)  # two heads that are 2 wide, a latent of 3
+ASK = torch.eye(2)  # (1, 0) for the first row of a head, (0, 1) for its second
+QUESTIONS = (
+    ("Row k of w_k holds k + 1 in all 3 places; head 0 asks with (0, 1), head 1 with (1, 0)",
+     (ASK.flip(0)[None, :, None], ROWS)),
+    ("Column c of w_k holds c + 1 in all 4 rows; both heads ask with (1, 0)",
+     (ASK[:1].expand(1, 2, 1, 2), torch.arange(1.0, 4).expand(4, 3))),
+    ("Row k of w_k holds k + 1 in all 3 places; each head asks with (1, 0), and then with (0, 1)",
+     (ASK.expand(1, 2, 2, 2), ROWS)),
+)  # fmt: skip
 EXERCISE = Exercise(
-    name="absorb_query", judge=Calls(definition, CASES), right=right, axes=("b h n e",)
+    name="absorb_query",
+    judge=Calls(definition, CASES),
+    right=right,
+    axes=("b h n e",),
+    explain=(simpler(*QUESTIONS),),
 )

@@ -22,15 +22,15 @@ def definition(query, q_rotary, latent, k_rotary, w_k, w_v):
 CALLS = (  # what is special, b h d e m c r, how loud
     ("2 samples, 3 heads, 5 tokens, values 8 wide, latent 7", (2, 3, 4, 8, 5, 7, 6), 1),
     ("a latent of 3, keys and values 5 wide", (2, 4, 5, 5, 6, 3, 2), 1),
-    ("scores of 768 and -768", (2, 2, 2, 3, 5, 4, 2), 0),  # exp has no number for them
+    ("scores of 384 and -384", (2, 2, 2, 3, 5, 4, 2), 0),  # exp has no number for them
 )  # fmt: skip
 
 
 def call(generator, b, h, d, e, m, c, r, loud=1) -> list:
-    """One query and m tokens; where loud is 0, scores of 768 and -768."""
+    """One query and m tokens; where loud is 0, scores of 384 and -384."""
     args = normal(generator, (b, h, d), (b, h, r), (b, m, c), (b, m, r), (h * d, c), (h * e, c))
     if not loud:
-        args[1][..., 0], args[3][..., 0] = 24.0 * (-1.0) ** torch.arange(h), 64.0
+        args[1][..., 0], args[3][..., 0] = 12.0 * (-1.0) ** torch.arange(h), 64.0
     return [loud * args[0], (loud or 1) * args[1], *args[2:4], args[4] / c**0.5, args[5]]
 
 

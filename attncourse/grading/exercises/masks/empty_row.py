@@ -21,7 +21,7 @@ def cases(seed: int) -> list[Case]:
     far = torch.arange(3) < torch.tensor([[2], [0], [2]])
     calls = (  # what is special, b h n m d e, how loud, mask
         ("8 of 15 rows empty, all of sample 2 among them", (3, 2, 5, 7, 11, 13), 1, some),
-        ("no row empty, scores near 768 and -768", (3, 2, 5, 7, 4, 6), alternating, holes),
+        ("no row empty, scores near 384 and -384", (3, 2, 5, 7, 4, 6), alternating, holes),
         ("one mask for all, 2 of 5 rows empty, large scores", (2, 3, 5, 5, 3, 4), 400,
          some[1, 0, :, :5]),
         ("a hidden key has the largest scores", (2, 6, 3, 7, 4, 5), largest_hidden,

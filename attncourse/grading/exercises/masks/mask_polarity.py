@@ -29,7 +29,8 @@ def cases(seed: int) -> list[Case]:
     g = seeded(seed)
     attend, hidden = (torch.rand(shape, generator=g) < 0.5 for shape in ((3, 5), (2, 1, 5, 7)))
     attend[1], hidden[0, 0, 2] = False, True  # rows in which all is hidden
-    integers = torch.tensor([-1, 0, 1, 2, *(s * 2**k for k in (8, 16, 32) for s in (1, -1))])
+    powers = 2**8, -(2**8), 2**16, -(2**16), 2**32, -(2**63)  # the last one has no abs
+    integers = torch.tensor([-1, 0, 1, 2, *powers])
     biases = torch.tensor([-math.inf, 0.0, 2.5, -2.5, 1.0, 1e9, *LARGE_BIASES])
     integers, biases = (x[torch.randperm(10, generator=g)] for x in (integers, biases))
     masks = dict(zip(VISIBLE, (attend, hidden, integers, biases.view(2, 5)), strict=True))

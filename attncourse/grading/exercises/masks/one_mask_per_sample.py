@@ -27,7 +27,7 @@ CALLS = (  # what is special, b h n m d e, how loud, axes of the mask before (n,
     ("4 samples, 4 heads, 4 queries, one mask for all", (4, 4, 4, 4, 5, 3), 2, ()),
     ("3 samples, 2 heads, one mask per head", (3, 2, 5, 4, 7, 6), 2, (3, 2)),
     ("1 query, values 1 wide", (2, 3, 1, 5, 4, 1), 2, (2,)),
-    ("scores near 768 and -768", (2, 2, 5, 6, 4, 3), alternating, (2,)),
+    ("scores near 384 and -384", (2, 2, 5, 6, 4, 3), alternating, (2,)),
     ("scores far below and far above zero", (2, 3, 4, 5, 16, 6), far_from_zero, (2,)),
 )
 

@@ -22,7 +22,7 @@ CALLS = (  # special about the call, b h n d e, how loud, window
     ("2 samples, 3 heads, 11 tokens, window 4, values wider than keys", (2, 3, 11, 4, 6), 1, 4),
     ("window 1: only itself", (1, 3, 5, 3, 4), 1, 1),
     ("a window wider than the sequence", (2, 1, 5, 6, 4), 1, 12),
-    ("scores near 768 and -768", (2, 3, 8, 4, 3), alternating, 4),
+    ("scores near 384 and -384", (2, 3, 8, 4, 3), alternating, 4),
     ("scores below -1e6", (1, 2, 6, 16, 3), far_below_zero, 2),
     ("256 tokens, longer than a block, window 8", (1, 1, 256, 2, 3), 2, 8),
     ("150 tokens, and nearly all of them in a window of 141", (1, 1, 150, 2, 3), 2, 141),

@@ -24,7 +24,7 @@ CALLS = (  # special about the call, b h n d e, how loud, window, real tokens fr
     ("window 3, padding behind, a sample of padding alone", (3, 1, 6, 5, 4), 1, 3,
      (0, 0, 0), (6, 2, 0)),
     ("a window wider than the sequence", (2, 3, 5, 6, 4), 1, 13, (0, 1), (5, 5)),
-    ("scores near 768 and -768", (2, 3, 6, 4, 3), alternating, 3, (0, 3), (6, 6)),
+    ("scores near 384 and -384", (2, 3, 6, 4, 3), alternating, 3, (0, 3), (6, 6)),
     ("scores below -1e6", (2, 1, 5, 16, 3), far_below_zero, 2, (0, 2), (5, 5)),
 )  # fmt: skip
 

@@ -32,6 +32,7 @@ def cases(seed: int) -> list[Case]:
         "a full layer between, position 700": ([64, None, 16], 700),
         "windows of 1, position 12": ([1, 1, 1], 12),
         "position 0": ([7, 3], 0),
+        "windows of 3 and 5, position 7: one is out of reach": ([3, 5], 7),
         "windows of 5 and 3, position 4: the first just reaches 0": ([5, 3], 4),
         "a full layer below a window, position 2,000,003": ([None, 12], 2_000_003),
         "windows drawn at random": (mixed, sum(mixed) + draw(5, 30, 1)[0]),

@@ -32,7 +32,7 @@ def cases(seed: int) -> list[Case]:
         source[:, -1] = 1
         source[source == pad] += 1
         if pad:
-            source[0, m // 2] = 0
+            source[0, m // 2], source[1:, 1] = 0, pad + 1
         for row, number in zip(source, range(1, samples + 1), strict=True):
             kept = min(number, m - 1)
             end = {"right": m, "left": m - kept, "middle": kept + 1, "nowhere": 0}[where]
