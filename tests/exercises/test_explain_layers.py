@@ -10,7 +10,7 @@ from attncourse.grading.explain.formula import formula
 
 pytestmark = pytest.mark.quick
 
-MEMORY = "something is too large that is made on the way"
+MEMORY = "too many numbers are made on the way"
 shared, absorbed = (load(x).right for x in ("grouped_query_attention", "absorbed_attention"))
 
 

@@ -34,7 +34,7 @@ def decoded(asked: Asked) -> str:
                 came = "; cached ones come back as they came in" if rows[0] < past else ""
                 told = f"In the call '{call.label}' wrong {what} are returned: number {some}, where"
                 told = f"{told} the first {past} are the cached ones{came}."
-                return told if came else f"{told} {missing_step(asked)}".strip()
+                return told if came else f"{told} {missing_step(asked, (0,))}".strip()
     cases = [_with_identity(x.case, names) for x in asked.wrong[:MOST]]
     for case, right, seen in asked.again(cases):
         if difference(right[0], seen[0]):
@@ -51,7 +51,8 @@ def _with_identity(case: Case, names: list[str]) -> Case:
     kept, came = (x.contiguous() for x in rows.split([past.size(2), new.size(2)], 2))
     put = {names.index("value"): came, names.index("past_value"): kept}
     args = tuple(put.get(k, x) for k, x in enumerate(case.args))
-    return replace(case, args=args, gradients=False)
+    label = f"{case.label}, and for values the identity, {rows.size(-1)} wide"
+    return replace(case, label=label, args=args, gradients=False)
 
 
 def mixed_samples(asked: Asked) -> str:

@@ -182,4 +182,5 @@ def _with_identity(case: Case, place: int) -> Case:
     rows = rows.unflatten(0, (-1, value.size(-2))) if value.dim() == 4 else rows
     rows = rows.expand(*value.shape[:-2], -1, -1).contiguous()
     args = (*case.args[:place], rows, *case.args[place + 1 :])
-    return replace(case, args=args, gradients=False)
+    label = f"{case.label}, and for values the identity, {rows.size(-1)} wide"
+    return replace(case, label=label, args=args, gradients=False)

@@ -10,7 +10,7 @@ from attncourse.grading.axes import words
 from attncourse.grading.compare import ATOL, RTOL, difference, same
 from attncourse.grading.explain.asked import Asked, Wrong, axis_names, labels
 from attncourse.grading.explain.factors import one_factor
-from attncourse.grading.explain.steps import ALL_MADE, missing_step
+from attncourse.grading.explain.steps import missing_step
 from attncourse.grading.explain.which import which_calls
 
 
@@ -43,8 +43,7 @@ def some_right(asked: Asked) -> str:
     right = [k for k, of in enumerate(_by_result(asked)) if not of]
     if 2 * len(asked.wrong) <= len(asked.calls) or not right:
         return ""
-    says, step = wrong_results(asked), missing_step(asked, right)
-    return f"{says} {'' if step.endswith(ALL_MADE) else step}".strip()
+    return f"{wrong_results(asked)} {missing_step(asked, right)}".strip()
 
 
 def by_calls(asked: Asked) -> str:
@@ -104,7 +103,7 @@ def wrong_places(asked: Asked) -> str:
             places = axes.apart(wrong, letters)
             stands = _band(wrong, letters) or f"at {places}" * bool(places)
             where = f"In the call '{call.label}' all that is wrong stands {stands}"
-            return f"{where}; the rest is right within 0.001." if stands else ""
+            return f"{where}; the rest is right within {RTOL:g}." if stands else ""
     return ""
 
 

@@ -75,6 +75,8 @@ def _moved(asked: Asked, pairs: list[tuple[Any, Any]], number: int) -> str:
     """The right numbers in another order along an axis, in every call."""
     if not all(plain(e) and plain(s) and e.shape == s.shape for e, s in pairs):
         return ""
+    if all(e.dtype == torch.bool for e, _ in pairs):
+        return ""  # as many of each tells no order
     letters = axis_names(asked, pairs[0][0], number)
     for d, letter in enumerate(letters):
         both = [(e.double().sort(d).values, s.double().sort(d).values) for e, s in pairs]

@@ -65,7 +65,9 @@ def order(pairs: Sequence[tuple], alike: Callable[[Any, Any], bool]) -> tuple[in
 
 def reordered(asked: Asked) -> str:
     """Several results that are all there, in one other order in all calls."""
-    pairs = [(x.expected, x.seen) for x in asked.far]
+    pairs = [
+        (x.expected, x.seen) for x in asked.calls
+    ]  # right ones, too: numbers are alike by chance
     several = all(isinstance(x, tuple) for both in pairs for x in both)
     moved = [k for k, at in enumerate(order(pairs, same) if several else ()) if k != at]
     names = [asked.exercise.results[k] for k in moved if asked.exercise.results]

@@ -86,6 +86,8 @@ def missing_step(asked: Asked, right: Sequence[int] = ()) -> str:
     done, place = gap
     called = asked.right[done].called
     if place == len(asked.right):
+        if right or len(asked.shaped) < len(asked.wrong):
+            return ""  # what has another shape may have lost it before
         return f"Among what the answer makes are {called}, with the right numbers; {ALL_MADE}"
     missing = asked.right[place].called
     if right and _feeds(asked, missing, right):
@@ -113,7 +115,10 @@ def _look(asked: Asked) -> list[bool | None]:
     if isinstance(given, Raised):
         return []
     known = [_finite(x).flatten().sort().values for x in args if plain(x)]
-    return [found(value.number, recorder, known) for value in asked.right]
+    there = [found(value.number, recorder, known) for value in asked.right]
+    # What has a value in each of several steps is right where all of them are.
+    wrong = {x.called for x, made in zip(asked.right, there, strict=True) if made is False}
+    return [made and x.called not in wrong for x, made in zip(asked.right, there, strict=True)]
 
 
 def _gap(asked: Asked) -> tuple[int, int] | None:

@@ -114,9 +114,9 @@ def drawn_into(model: nn.Module, generator: torch.Generator) -> nn.Module:
 
 
 def random_tokens(seed: int, label: str, batch: int, n: int) -> Tensor:
-    """Tokens of which none stands beside its like."""
+    """Tokens of which none stands beside its like; the first text begins with token 0."""
     steps = torch.randint(1, VOCAB - 1, (batch, n), generator=seeded(seed, label))
-    return steps.cumsum(1) % VOCAB
+    return (steps.cumsum(1) - steps[0, 0]) % VOCAB
 
 
 def close(a: Tensor, b: Tensor) -> bool:

@@ -42,17 +42,15 @@ def counted(asked: Asked) -> str:
     sizes = list({size[:2]: 0 for size in found if (*size[:2], not size[2]) in found})
     all_of, weights = ([found[*size, bias] for size in sizes] for bias in (True, False))
     terms = {name: [of(*size) for size in sizes] for name, of in TERMS.items()}
-    says = [
-        f"{formula(seen, terms) or f'{seen[0]:,.10g} (where D is 512 and H is 8)'} {what}"
-        for what, seen in (
-            ("weights", weights),
-            ("biases", [x - y for x, y in zip(all_of, weights, strict=True)]),
-        )
-    ]
+    more = [x - y for x, y in zip(all_of, weights, strict=True)]
+    without, biases = (
+        formula(seen, terms) or f"{seen[0]:,.10g} (where D is 512 and H is 8)"
+        for seen in (weights, more)
+    )
     return (
-        f"With D = embed_dim, H = num_heads and W = D / H, {' and '.join(says)} are counted. A "
-        "projection has inputs x outputs weights and, with bias, one bias for each output; key and "
-        "value have one head each."
+        f"With D = embed_dim, H = num_heads and W = D / H, the answer is {without} without bias, "
+        f"and with bias {biases} more. A projection has inputs x outputs weights and, with bias, "
+        "one bias for each output; key and value have one head each."
     )
 
 

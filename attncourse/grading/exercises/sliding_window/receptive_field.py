@@ -54,6 +54,10 @@ QUESTIONS = (
 )
 FIRST = (
     ("Windows [3, 5], position 9: what is read has read others in the layer below", ([3, 5], 9)),
+    (
+        "Windows [5, 5], position 20: each layer hears 4 tokens farther back and keeps 5",
+        ([5, 5], 20),
+    ),
     ("Windows [5, 5], position 6: no token stands in front of token 0", ([5, 5], 6)),
     ("Windows [None, 3], position 9: what is read has heard of all", ([None, 3], 9)),
     ("Windows [3, None, 3], position 9: one full layer is enough", ([3, None, 3], 9)),
