@@ -130,7 +130,7 @@ def built(answer: Callable, sizes: tuple[int, ...]) -> tuple[nn.Module, dict[str
     layer = answer(*sizes)
     if not isinstance(layer, nn.Module):
         raise TypeError(f"a {type(layer).__name__} is no torch.nn.Module")
-    stored = dict(layer.named_parameters())
+    stored = dict(layer.named_parameters(remove_duplicate=False))
     sum(p.numel() for p in stored.values())  # raises where one has no shape yet
     return layer, stored
 

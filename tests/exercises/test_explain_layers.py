@@ -67,7 +67,6 @@ def without_bias(layer, d):
          layer(lambda x, d: setattr(x, "norm", nn.LayerNorm(d)))),
         ("share_the_keys", "k_proj and v_proj have embed_dim outputs; they should have embed_dim * "
          "num_kv_heads / num_heads.", layer(width=lambda d, h, g: d)),
-        ("share_the_keys", "The results are right where out_proj.bias is 0", layer(without_bias)),
         ("mean_pool", "row 0 of the result is x[5]; it should be 1/3 times (x[0] + x[5] + x[10])",
          lambda x, h, g: x.unflatten(0, (g, h // g, -1))[:, h // g // 2].flatten(0, 1)),
         ("absorbed_attention", "One right way goes on with the products of the rotary parts",

@@ -12,7 +12,7 @@ of every answer that hears it, so that one explainer helps every exercise:
     relations   how is the result related to the right one: reversed, averaged, its square?
     lengths     which axis is too long or too short, and as long as what else is it?
     masks       which query reads which key, and should not?
-    layers      with which parameters is a layer wrong, and with which right?
+    layers      is a layer at random, and what is wrong with its maps?
     decoders    what does a step of decoding cache wrongly, and whom does it read?
     widths      do the weights depend on the width of the values?
     maps        with the identity as values attention returns its own map: what is wrong with it?
@@ -74,18 +74,16 @@ ORDER: tuple[Explainer, ...] = (
     layers.unsteady,
     factors.multiplied, relations.constant, relations.related,
     lengths.wrong_lengths,
-    relations.limited,
     masks.wrong_pair,
     relations.rounded, relations.not_a_number,
     which.only_loud,
-    layers.neutral, layers.of_layer,
+    layers.of_layer,
     decoders.decoded,
     widths.value_width,
     maps.of_map,
     counts.of_number,
     places.by_calls,
     places.some_right,
-    decoders.mixed_samples,
     steps.missing_step,
     places.wrong_results, places.only_call, places.wrong_places,
 )  # fmt: skip

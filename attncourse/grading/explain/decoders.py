@@ -6,10 +6,9 @@ Values that are rows of the identity, the cached ones first, make the output the
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from attncourse.grading.compare import difference
-from attncourse.grading.explain.asked import Asked, tensors
+from attncourse.grading.explain.asked import Asked
 from attncourse.grading.explain.places import apart
 from attncourse.grading.explain.steps import missing_step
 from attncourse.grading.explain.weights import AS_FAR, says_of_map
@@ -53,31 +52,3 @@ def _with_identity(case: Case, names: list[str]) -> Case:
     args = tuple(put.get(k, x) for k, x in enumerate(case.args))
     label = f"{case.label}, and for values the identity, {rows.size(-1)} wide"
     return replace(case, label=label, args=args, gradients=False)
-
-
-def mixed_samples(asked: Asked) -> str:
-    """Samples that get another result alone than in their batch: the first of them."""
-    if not asked.exercise.axes or not asked.exercise.axes[0].startswith("b "):
-        return ""
-    for call in asked.shaped[:MOST]:
-        both = tensors(call.expected, call.seen)
-        given = [x for x in call.case.args if isinstance(x, Tensor)]
-        counts = {len(x) if x.dim() else 0 for x in (*given, *(right for right, _ in both))}
-        if len(counts) != 1 or max(counts) < 2:
-            continue
-        cases = [_sample(call.case, k) for k in range(max(counts))]
-        for k, (_, one, seen) in enumerate(asked.again(cases)):
-            alone, batch = tensors(one, seen), [[x[k : k + 1] for x in pair] for pair in both]
-            same = all(not difference(x[0], y[0]) for x, y in zip(alone, batch, strict=True))
-            other = any(difference(x[1], y[1]) for x, y in zip(alone, batch, strict=True))
-            if same and other and not difference(one, seen):
-                return (
-                    f"In the call '{call.label}' sample {k} is right alone, and wrong in its "
-                    "batch: something of one sample gets into another."
-                )
-    return ""
-
-
-def _sample(case: Case, k: int) -> Case:
-    args = tuple(x[k : k + 1] if isinstance(x, Tensor) else x for x in case.args)
-    return replace(case, args=args, gradients=False)

@@ -1,13 +1,10 @@
 """What does a layer compute with known parameters, and what is wrong with it?"""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from attncourse.grading.compare import Raised, difference, plain
-from attncourse.grading.explain.asked import OUTPUT, Asked, tensors
+from attncourse.grading.compare import difference, plain
+from attncourse.grading.explain.asked import OUTPUT, Asked
 from attncourse.grading.explain.maps import of_mixing
 from attncourse.grading.explain.weights import AS_FAR
 from attncourse.grading.heads import split
@@ -32,26 +29,6 @@ def unsteady(asked: Asked) -> str:
     )
 
 
-def neutral(asked: Asked) -> str:
-    """The parameter with which the layer is wrong, and right without."""
-    for name in _names(asked):
-        if name.endswith("bias") and _right_with(asked, lambda known, x=name: known[x].zero_()):
-            return f"The results are right where {name} is 0: look at how {name} is used."
-    if "out_proj.weight" not in _names(asked) or not _finite(asked):
-        return ""
-    if _right_with(asked, _no_out_proj):
-        return "The results are right where out_proj changes nothing: look at how it is used."
-    if not _right_with(asked, lambda known: known["out_proj.weight"].zero_(), _output):
-        return "Where out_proj.weight is 0, more than its bias comes out: something goes around it."
-    return ""
-
-
-def _finite(asked: Asked) -> bool:
-    """Are all outputs finite? 0 times infinity is no 0."""
-    results = (x for call in asked.calls for _, x in tensors(call.expected, call.seen))
-    return all(bool(x.isfinite().all()) for x in results if isinstance(x, Tensor))
-
-
 def _no_out_proj(known: dict[str, Tensor]) -> None:
     nn.init.eye_(known["out_proj.weight"])
     if "out_proj.bias" in known:
@@ -63,31 +40,6 @@ def _names(asked: Asked) -> list[str]:
     if not isinstance(judge, Layers) or not asked.shaped:
         return []
     return [name for name, _ in judge.definition(*judge.sizes[0][1]).named_parameters()]
-
-
-def _output(result: Any) -> Any:
-    """The output alone, where weights are returned as well."""
-    return result[0] if isinstance(result, tuple) and result else result
-
-
-def _right_with(
-    asked: Asked, change: Callable[[dict[str, Tensor]], Any], part: Callable = lambda x: x
-) -> bool:
-    """Are the results of the first wrong layer, or a part, right with changed parameters?"""
-    label, sizes, shape, _ = _first(asked)
-    x = draw("x", (*shape, sizes[0]), asked.seed, label)
-
-    def seen(made: Callable) -> dict[str, Any]:
-        layer = made(*sizes)
-        known = {k: draw(k, tuple(p.shape), asked.seed, label) for k, p in layer.named_parameters()}
-        change(known)
-        found = asked.judge.called_with(layer, x, known, label, asked.seed)
-        return {what: part(y) for what, y in found if what.endswith(OUTPUT)}
-
-    right, own = seen(asked.exercise.right), seen(asked.answer)
-    if any(isinstance(x, Raised) for x in own.values()):
-        raise ValueError("an answer that raises tells nothing of its parameters")
-    return not any(difference(right[what], own[what]) for what in right)
 
 
 def _first(asked: Asked) -> tuple:

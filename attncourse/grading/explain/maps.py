@@ -18,7 +18,9 @@ from attncourse.grading.explain.weights import OTHER_SCORES, ROUNDED, says_of_ma
 from attncourse.grading.observe import Case
 
 NEAR = 1e-3
-BEHIND = "The weights are right, so the fault lies behind them: look at how they meet the values."
+BEHIND = (
+    "The weights are right, so the fault lies behind them: at the values, or at what comes next."
+)
 IDENTITY = "Where the values are the identity, the output should be these weights, and is not: "
 SEVERAL = "several"
 MIXED = (

@@ -11,7 +11,7 @@ from attncourse.grading.allocations import Recorder
 from attncourse.grading.answer import Question, RemoteAnswer, look
 from attncourse.grading.axes import apart, words
 from attncourse.grading.compare import plain, same
-from attncourse.grading.explain.asked import GRADIENT, Asked, axis_names, labels, off, tensors
+from attncourse.grading.explain.asked import Asked, axis_names, labels, off, tensors
 from attncourse.grading.observe import run
 
 # bfloat16 keeps 8 bits; a few roundings in a row lose two or three of them.
@@ -167,33 +167,6 @@ def _elsewhere(pairs: list[tuple[Tensor, Tensor]]) -> str:
                     f"All is right, but where {name} belongs there are other numbers, such as "
                     f"{other:.3g}."
                 )
-    return ""
-
-
-def limited(asked: Asked) -> str:
-    """Numbers beyond a limit stand at the limit, the same one in all calls; all else is right."""
-    pairs = [
-        (e.double(), s.double().cpu())
-        for what, right in asked.expected.items()
-        if what in asked.seen and GRADIENT not in what
-        for e, s in tensors(right, asked.seen[what])
-        if plain(e) and plain(s) and e.shape == s.shape
-        if e.is_floating_point() and s.is_floating_point()
-    ]
-    off = [(e[w], s[w]) for e, s in pairs if (w := ~torch.isclose(s, e, 1e-3, 1e-4)).any()]
-    if not off:
-        return ""
-    right, seen = (torch.cat(x) for x in zip(*off, strict=True))
-    limit = float(seen[0])
-    if len(right) < 3 or not torch.allclose(seen, seen[:1], rtol=1e-4) or not math.isfinite(limit):
-        return ""
-    every = torch.cat([s[s.isfinite()] for _, s in pairs])
-    for sign, how in ((1, "larger"), (-1, "smaller")):
-        if (sign * right > sign * limit).all() and (sign * every <= sign * limit + 1e-4).all():
-            return (
-                f"Numbers end at {limit:.4g}: those that should be {how} are {limit:.4g}. Nothing "
-                "limits them."
-            )
     return ""
 
 

@@ -84,16 +84,16 @@ def missing_step(asked: Asked, right: Sequence[int] = ()) -> str:
     if gap is None:
         return ""
     done, place = gap
-    called = asked.right[done].called
+    called = f"in the call '{asked.largest.label}' are {asked.right[done].called}"
     if place == len(asked.right):
         if right or len(asked.shaped) < len(asked.wrong):
             return ""  # what has another shape may have lost it before
-        return f"Among what the answer makes are {called}, with the right numbers; {ALL_MADE}"
+        return f"Among what the answer makes {called}, with the right numbers; {ALL_MADE}"
     missing = asked.right[place].called
     if right and _feeds(asked, missing, right):
         return ""
     return (
-        f"Among what the answer makes are {called}, with the right numbers. One right way goes on "
+        f"Among what the answer makes {called}, with the right numbers. One right way goes on "
         f"with {missing}."
     )
 

@@ -121,17 +121,3 @@ def _elsewhere(found, evidence):
     value = {"minus infinity": -math.inf, "infinity": math.inf, "0": 0.0}[found[1]]
     rest = lambda a, b: a.shape == b.shape and alike(a[a != value], b[a != value])  # noqa: E731
     return changed(evidence, rest)
-
-
-@claim(rf"^Numbers end at {NUMBER}: those that should be (larger|smaller)")
-def _limited(found, evidence):
-    limit, sign = number(found[1]), 1 if found[2] == "larger" else -1
-
-    def holds(a, b):
-        off = ~torch.isclose(a, b, 2e-3, 2e-4) if a.shape == b.shape else None
-        return off is not None and bool(
-            ((b[off] - limit).abs() <= 1e-3 * abs(limit)).all()
-            and (sign * (a[off] - limit) > -1e-3).all()
-        )
-
-    return changed(evidence, holds) or None  # gradients may be meant
