@@ -27,7 +27,7 @@ from fresh.mutants import drawn  # noqa: E402
 from fresh.sources import right_answers  # noqa: E402
 
 WRONG = 6  # mutants of an exercise
-LIMITS = {"right": (10, 30), "wrong": (60, 250)}  # ms: of the median, and of 95 %
+LIMITS = {"right": (10, 40), "wrong": (60, 250)}  # ms: of the median, and of 95 %
 
 
 def milliseconds(exercise: Exercise, answer: Any) -> float:

@@ -43,11 +43,11 @@ def at(x: SimpleNamespace, i: int, j: int) -> Tensor:
 Tables = dict[str, Callable[[SimpleNamespace], Tensor]]  # of the heads, by their names
 GROUPS: tuple[tuple[int, int, Tables], ...] = (  # queries, keys
     (7, 11, {
-        "a number for each distance": lambda x: x.t,
+        "a number for each distance i - j": lambda x: x.t,
         "a function of i + j": lambda x: x.r[x.i + x.j],
         "one number for each key": lambda x: x.r[: x.m].expand(x.n, -1),
         "relative but for its last row": lambda x: off(x, x.i == x.n - 1, x.r[: x.m].abs() + 0.5),
-        "relative but for a number far above": lambda x: off(x, at(x, 0, x.m - 2)),
+        "relative but for a number far above the diagonal": lambda x: off(x, at(x, 0, x.m - 2)),
         "a constant": lambda x: x.r[0].expand(x.n, x.m),
     }),
     (11, 7, {
@@ -55,7 +55,7 @@ GROUPS: tuple[tuple[int, int, Tables], ...] = (  # queries, keys
         "ALiBi": lambda x: -0.25 * x.d.abs(),
         "relative but for its last column":
             lambda x: off(x, x.j == x.m - 1, x.r[: x.n, None].abs() + 0.5),
-        "relative but for a number far below": lambda x: off(x, at(x, x.n - 2, 0)),
+        "relative but for a number far below the diagonal": lambda x: off(x, at(x, x.n - 2, 0)),
         "relative but for rounding": lambda x: x.halves + 0.4 * ROUNDING * (2 * x.noise - 1),
     }),
     (9, 9, {
@@ -67,7 +67,7 @@ GROUPS: tuple[tuple[int, int, Tables], ...] = (  # queries, keys
         "relative above the main diagonal alone": lambda x: x.t.triu(1) + x.p.tril(),
         "relative below the main diagonal alone": lambda x: x.t.tril(-1) + x.p.triu(),
         "relative but for the main diagonal": lambda x: off(x, x.i == x.j, x.r[: x.m]),
-        "a number for each distance, clipped at 3": lambda x: x.r[x.d.clamp(-3, 3) + 3],
+        "a number for each distance i - j, clipped at 3": lambda x: x.r[x.d.clamp(-3, 3) + 3],
     }),
     (10, 8, {
         "a function of i // 2 - j // 2": lambda x: x.r[x.i // 2 - x.j // 2 + x.m],

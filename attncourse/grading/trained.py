@@ -106,7 +106,8 @@ def judged(
         found = judge(model.eval(), given, seed)
         try:
             twice = [run(model, given[:2].clone()) for _ in "ab"]
-            yield TWICE, (settled := same(*(tuple(tensors_of(x)) for x in twice)))
+            one, other = (tuple(tensors_of(x)) for x in twice)
+            yield TWICE, (settled := same(one, other))
             if settled:
                 yield from up_to_wrong(facts, zip(facts, found, strict=False))
         finally:

@@ -38,24 +38,9 @@ import logging
 from collections.abc import Callable, Iterable
 
 from attncourse.grading.explain import (
-    beside,
-    counts,
-    decoders,
-    errors,
-    factors,
-    kept,
-    layers,
-    lengths,
-    maps,
-    masks,
-    places,
-    relations,
-    shapes,
-    steps,
-    stored,
-    which,
-    widths,
-)
+    beside, counts, decoders, errors, factors, kept, layers, lengths, maps, masks, places,
+    relations, shapes, steps, stored, which, widths,
+)  # fmt: skip
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.judges import GIVEN
 
@@ -68,11 +53,11 @@ BEFORE: tuple[Explainer, ...] = (
 )  # fmt: skip
 ORDER: tuple[Explainer, ...] = (
     *OF_ERRORS,
-    shapes.one_of_several, shapes.packed, shapes.reshaped,
+    shapes.packed, shapes.reshaped,
     shapes.of_another_type,
     beside.lost_gradient, beside.cut_gradient, beside.too_large,
     layers.unsteady,
-    factors.multiplied, relations.constant, relations.related,
+    factors.multiplied, relations.related,
     lengths.wrong_lengths,
     masks.wrong_pair,
     relations.rounded, relations.not_a_number,

@@ -10,7 +10,7 @@ import torch
 from attncourse.grading.compare import difference
 from attncourse.grading.explain.asked import Asked
 from attncourse.grading.explain.places import apart
-from attncourse.grading.explain.steps import missing_step
+from attncourse.grading.explain.steps import ALL_MADE, missing_step
 from attncourse.grading.explain.weights import AS_FAR, says_of_map
 from attncourse.grading.observe import Case
 
@@ -33,7 +33,8 @@ def decoded(asked: Asked) -> str:
                 came = "; cached ones come back as they came in" if rows[0] < past else ""
                 told = f"In the call '{call.label}' wrong {what} are returned: number {some}, where"
                 told = f"{told} the first {past} are the cached ones{came}."
-                return told if came else f"{told} {missing_step(asked, (0,))}".strip()
+                step = "" if came else missing_step(asked)
+                return f"{told} {'' if step.endswith(ALL_MADE) else step}".strip()
     cases = [_with_identity(x.case, names) for x in asked.wrong[:MOST]]
     for case, right, seen in asked.again(cases):
         if difference(right[0], seen[0]):

@@ -18,15 +18,6 @@ from attncourse.grading.observe import run
 COARSE = 0.03
 
 
-def constant(asked: Asked) -> str:
-    """One and the same number everywhere, where several belong."""
-    numbers = [x for *_, seen in asked.results for x in seen.unique().tolist()]
-    told = any(right.unique().numel() > 1 for _, _, right, _ in asked.results)
-    if not told or len(set(numbers)) != 1 or len(asked.shaped) < len(asked.calls):
-        return ""
-    return f"Everything is {numbers[0] if isinstance(numbers[0], bool) else f'{numbers[0]:g}'}."
-
-
 def related(asked: Asked) -> str:
     """One relation between the right result and the wrong one, in all calls that can tell it.
 
@@ -179,12 +170,8 @@ class TypesMade(Recorder):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        self.types |= {x.dtype for x in out} if _tensors(out) else {getattr(out, "dtype", None)}
+        self.types.add(getattr(out, "dtype", None))
         return out
-
-
-def _tensors(out: Any) -> bool:
-    return isinstance(out, tuple | list) and all(isinstance(x, Tensor) for x in out)
 
 
 def rounded(asked: Asked) -> str:

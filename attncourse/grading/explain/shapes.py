@@ -24,18 +24,6 @@ def packed(asked: Asked) -> str:
     return f"The numbers are right, but this is {parcel}; return a tensor." if known else ""
 
 
-def one_of_several(asked: Asked) -> str:
-    """One of several results, which is right, without the others."""
-    names, found = asked.exercise.results, set()
-    for call in asked.far:
-        if not names or not isinstance(call.expected, tuple) or not plain(call.seen):
-            return ""
-        found.add(next((k for k, x in enumerate(call.expected) if same(x, call.seen)), None))
-    if len(found) != 1 or None in found:
-        return ""
-    return f"Only {names[found.pop()]} is returned; return {listed(names)}."
-
-
 def _parcel(expected: Tensor, seen: Any) -> str:
     """What the right tensor is wrapped in; '' where something else is wrong."""
     if isinstance(seen, tuple):
@@ -64,10 +52,8 @@ def order(pairs: Sequence[tuple], alike: Callable[[Any, Any], bool]) -> tuple[in
 
 
 def reordered(asked: Asked) -> str:
-    """Several results that are all there, in one other order in all calls."""
-    pairs = [
-        (x.expected, x.seen) for x in asked.calls
-    ]  # right ones, too: numbers are alike by chance
+    """Several results that are all there, in one other order in all calls, right ones, too."""
+    pairs = [(x.expected, x.seen) for x in asked.calls]
     several = all(isinstance(x, tuple) for both in pairs for x in both)
     moved = [k for k, at in enumerate(order(pairs, same) if several else ()) if k != at]
     names = [asked.exercise.results[k] for k in moved if asked.exercise.results]

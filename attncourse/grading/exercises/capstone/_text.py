@@ -34,7 +34,7 @@ def pairs() -> Tensor:
     return (counts / counts.sum(1, keepdim=True)).log()
 
 
-def passages(seed: int, count: int = 32, learned: bool = False) -> Tensor:
+def passages(seed: int, count: int = 24, learned: bool = False) -> Tensor:
     """What is held out, (count, 65): inputs but for the last character, targets from the second.
 
     With ``learned``, what is to be learned from instead.

@@ -15,11 +15,12 @@ from attncourse.grading.trained import up_to_wrong
 
 LENGTH, WIDTH, HEADS, LAYERS = 32, 24, 4, 2
 READS = "each position reads itself and the two tokens before it, and knows their order"
+HEADS_MATTER = "num_heads matters, as in Decoder"
 WIDE = "the vectors of tokens are embed_dim wide"
 SHORT = 20, 12  # lengths, in which windows are short that depend on it
 SIZE = "the cache is at most half of that of multi-head attention"
 SHORTER = "so it is for decoders of shorter texts, and of two heads"
-NAMES = *FIRST, READS, *LAST, SIZE, STEP, SHORTER, WIDE
+NAMES = *FIRST, READS, *LAST, SIZE, STEP, SHORTER, WIDE, HEADS_MATTER
 
 
 def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
@@ -33,6 +34,12 @@ def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
     yield from writes(answer, seed, (WIDTH, HEADS, LENGTH), partial(near, answer, seed), size)
     yield SHORTER, small(answer, seed)
     yield WIDE, wide(answer(VOCAB, WIDTH, HEADS, LAYERS, LENGTH))
+    tokens = random_tokens(seed, "heads", 1, LENGTH)
+    two, four = (
+        said(drawn_into(answer(VOCAB, WIDTH, k, 1, LENGTH), seeded(seed)), tokens)[0]
+        for k in (2, 4)
+    )
+    yield HEADS_MATTER, not close(two, four) or "no; split the vectors into heads"
 
 
 def near(answer: Any, seed: int, moves: Tensor) -> tuple[str, bool | str]:

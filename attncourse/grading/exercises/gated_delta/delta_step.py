@@ -11,7 +11,7 @@ CALLS = (  # special about the call, b h d e, beta, log-decay, gradients
     ("2 samples, 3 heads, a state of 4 by 5", (2, 3, 4, 5), None, None, True),
     ("beta = 1, no decay, a key of length 1", (1, 2, 3, 4), 1.0, 0.0, False),
     ("an empty state", (2, 1, 3, 5), None, None, False),
-    ("beta = 0", (1, 3, 2, 4), 0.0, None, False),
+    ("beta = 0", (1, 3, 2, 4), 0.0, None, True),
     ("a state of 3 by 3", (2, 2, 3, 3), None, None, False),
     ("no decay, a key of length 3, a large state", (3, 1, 5, 4), None, 0.0, False),
     ("everything is forgotten, a very large state", (2, 1, 3, 4), None, -90.0, False),

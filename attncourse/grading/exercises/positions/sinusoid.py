@@ -17,7 +17,7 @@ def cases(seed: int) -> list[Case]:
     some = torch.randperm(60, generator=seeded(seed))
     calls = (
         ("positions 0 to 4, width 8, base 10,000", torch.arange(5), 8, 10_000.0),
-        ("positions 7, 3 and 3, width 6, base 50", torch.tensor([7, 3, 3]), 6, 50.0),
+        ("positions 7, 3 and 3, width 6, base 2.5", torch.tensor([7, 3, 3]), 6, 2.5),
         ("11 positions in any order, width 14, base 300", some[:11], 14, 300.0),
         ("positions up to 10,000, one clock", torch.tensor([10_000, 9_999, 5_001]), 2, 50.0),
         ("positions up to 3001", torch.tensor([257, 3001, 2049]), 8, 10_000.0),
