@@ -121,6 +121,15 @@ def tensors_in(values: Any) -> list[Tensor]:
     return [x for x in values if isinstance(x, Tensor)]
 
 
+def tensors_of(result: Any) -> tuple[Tensor, ...]:
+    """All tensors of a result, however nested."""
+    if isinstance(result, Tensor):
+        return (result,)
+    parts = result.values() if isinstance(result, dict) else result
+    several = isinstance(result, tuple | list | dict)
+    return tuple(x for part in parts for x in tensors_of(part)) if several else ()
+
+
 def lists_in(values: Any) -> list[list | dict]:
     """The lists and dictionaries among these values."""
     return [x for x in values if isinstance(x, list | dict)]

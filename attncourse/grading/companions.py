@@ -57,18 +57,16 @@ def _changed(case: Case, cases: list[Case], names: list[str]) -> Iterator[tuple[
 
 
 def _cut(case: Case, cases: list[Case], names: list[str]) -> Iterator[Iterator[Case]]:
-    """A case cut to size 1, or else by a little, along each group of axes that have one size.
-
-    Where a listed case has size 1 there, and nowhere else, 1 is met already.
-    """
+    """A case cut to size 1, or else by a little, along each group of axes that have one size."""
     sizes = [_sizes(x) for x in cases]
     groups: dict[tuple, list[tuple]] = {}
     for axis in (x for x in sizes[0] if all(x in y for y in sizes)):
         groups.setdefault(tuple(x[axis] for x in sizes), []).append(axis)
-    ones = [sizes_of.count(1) for sizes_of in zip(*groups, strict=True)]
+    ones = [x.count(1) for x in zip(*groups, strict=True)]
     for each, group in groups.items():
         if any(axis is None for _, axis in group):
             continue
+        # Where a listed case has size 1 there, and nowhere else, it is met.
         size, met = _sizes(case)[group[0]], 0 in each or (1, 1) in zip(each, ones, strict=True)
         lengths = [*([] if met else [1]), size - 1, size - 2]
         yield (_shorter(case, group, k, names) for k in lengths if 0 < k < size)

@@ -3,7 +3,9 @@
 import torch
 from torch import Tensor
 
-NOTHING = "No weight is dropped: dropout is gone, or it acts on something else than the weights."
+NOTHING = (
+    "No returned weight is dropped: is dropout gone, or does it act later, or on something else?"
+)
 
 
 def kept(weights: Tensor, true: Tensor, p: float) -> bool | str:

@@ -93,7 +93,7 @@ class Layers:
         frozen = [name for name, p in stored.items() if not p.requires_grad]
         yield f"{label}, all parameters learn", not frozen or f"no, frozen: {' and '.join(frozen)}"
         for name in names_of(self.definition, sizes):
-            size = " x ".join(map(str, stored[name].shape)) if name in stored else "nothing"
+            size = " x ".join(map(str, stored[name].shape)) if name in stored else "none of its own"
             yield f"{label}, shape of {name}", size
         x = draw("x", (*shape, sizes[0]), seed, label)
         known = {name: draw(name, tuple(p.shape), seed, label) for name, p in stored.items()}
@@ -130,7 +130,7 @@ def built(answer: Callable, sizes: tuple[int, ...]) -> tuple[nn.Module, dict[str
     layer = answer(*sizes)
     if not isinstance(layer, nn.Module):
         raise TypeError(f"a {type(layer).__name__} is no torch.nn.Module")
-    stored = dict(layer.named_parameters(remove_duplicate=False))
+    stored = dict(layer.named_parameters())
     sum(p.numel() for p in stored.values())  # raises where one has no shape yet
     return layer, stored
 

@@ -92,7 +92,4 @@ def grows_linearly(call: Callable[[int], tuple], n: int, answer: Callable) -> bo
         return True
     if twice.new >= (2 * n) ** 2:
         return Described(f"all pairs at once: {twice.how}")
-    return Described(
-        f"all pairs, part by part: {made.total:,} numbers for {n} tokens, "
-        f"{twice.total:,} for {2 * n}"
-    )
+    return Described(f"{made.total:,} numbers for {n} tokens, and {twice.total:,} for {2 * n}")

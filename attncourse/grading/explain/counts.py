@@ -80,9 +80,10 @@ class Made(NamedTuple):
 
     def _rounded(self, right: float) -> Ways:
         exact = right if self.exact is None else self.exact
-        yield "rounding down", math.floor(exact)
-        yield "rounding up", math.ceil(exact)
-        yield "rounding to the nearest", round(exact)
+        if exact > 1:  # 0 and 1 have other reasons
+            yield "rounding down", math.floor(exact)
+            yield "rounding up", math.ceil(exact)
+            yield "rounding to the nearest", round(exact)
         for digits in range(1, 5):
             how = f"{digits} decimal{'s' * (digits > 1)}"
             yield f"rounding to {how}", round(exact, digits)

@@ -9,7 +9,7 @@ from attncourse.grading.explain.asked import Asked
 from attncourse.grading.observe import Case
 
 SIZES = "Two tensors meet whose sizes do not fit"
-INDEX = "An index must be whole, a number or a tensor: / gives fractions, // whole numbers."
+INDEX = "An index must be whole, but / gives fractions, and so does torch.tensor of an empty list."
 OUTSIDE = (
     "An index points beyond an end of its axis: it is too large, or below 0 where none may be, or "
     "the tensor is too short."

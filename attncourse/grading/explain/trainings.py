@@ -33,7 +33,8 @@ MEANINGS = (
      "where the training diverged or has not begun."),
     ("than guess", "On new inputs it does little more than guess. Is it trained, with new ones in "
      "every step, towards what is asked? Is the learning rate too large?"),
-    ("not there yet", "It learned, but not enough: train longer, or with another learning rate."),
+    ("not there yet", "It learned something, but not for all inputs: were they drawn as the check "
+     "draws them, new ones in every step, and for long enough?"),
     ("difference where it should", "What should be read makes no difference, for other parameters "
      "neither: is there attention over all places, and does a mask or a window hide some?"),
     ("the order of all but", "It cannot tell in which order these stand. Where, in front of "

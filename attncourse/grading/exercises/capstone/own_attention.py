@@ -15,12 +15,11 @@ from attncourse.grading.trained import up_to_wrong
 
 LENGTH, WIDTH, HEADS, LAYERS = 32, 24, 4, 2
 READS = "each position reads itself and the two tokens before it, and knows their order"
-HEADS_MATTER = "num_heads matters, as in Decoder"
-WIDE = "the vectors of tokens are embed_dim wide"
+WIDE, HEADS_COUNT = "the vectors of tokens are embed_dim wide", "num_heads matters"
 SHORT = 20, 12  # lengths, in which windows are short that depend on it
 SIZE = "the cache is at most half of that of multi-head attention"
 SHORTER = "so it is for decoders of shorter texts, and of two heads"
-NAMES = *FIRST, READS, *LAST, SIZE, STEP, SHORTER, WIDE, HEADS_MATTER
+NAMES = *FIRST, READS, *LAST, SIZE, STEP, SHORTER, WIDE, HEADS_COUNT
 
 
 def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
@@ -39,7 +38,7 @@ def facts(answer: Any, seed: int) -> Iterator[tuple[str, Any]]:
         said(drawn_into(answer(VOCAB, WIDTH, k, 1, LENGTH), seeded(seed)), tokens)[0]
         for k in (2, 4)
     )
-    yield HEADS_MATTER, not close(two, four) or "no; split the vectors into heads"
+    yield HEADS_COUNT, not close(two, four) or "no; split the vectors into heads"
 
 
 def near(answer: Any, seed: int, moves: Tensor) -> tuple[str, bool | str]:
@@ -64,8 +63,7 @@ def small(answer: Any, seed: int) -> bool | str:
         tokens = random_tokens(seed, "small", 1, n)
         held = numbers_in(written(answer(VOCAB, WIDTH, heads, 1, n).eval(), tokens, [n - 1, 1])[1])
         if held > n * (WIDTH + 1):
-            there = f"with one layer, {heads} heads, and length {n}"
-            return f"{there}, it holds {held} numbers; half are {n * WIDTH}"
+            return f"with {heads} heads and length {n} a layer holds {held}; half are {n * WIDTH}"
     return True
 
 

@@ -30,10 +30,10 @@ def compared(number: float) -> str:
     n = max(1, int(number))
     absorbed, plain = (parts(n, *form) for form in ((n, LATENT), (TOKENS, HEAD_DIM)))
     more = "more" if sum(absorbed) > sum(plain) else "less"
-    also = "" if more == "more" else f", and so it does for n = {n + 1}"
+    also = "" if more == "more" else f" For n = {n + 1} it takes less, too."
     told = "{:.3f} GFLOPs for the matrices and {:.3f} for scores and mix, against {:.3f} and {:.3f}"
     told = told.format(*(x / 1e9 for x in (*absorbed, *plain)))
-    return f"For n = {n:,} the absorbed form takes {more}{also}: {told} of the plain form."
+    return f"For n = {n:,} the absorbed form takes {more}: {told} of the plain form.{also}"
 
 
 (ONE, EACH), (_, LESS) = parts(1, 1, LATENT), parts(1, 1, HEAD_DIM)  # FLOPs of one new token

@@ -20,8 +20,8 @@ def lean(answer) -> bool | str:
     if wide.new >= states:
         return Described(f"a state for every token: {wide.how}")
     if wide.total > states:
-        all_in_all = f"all operations make {wide.total:,} numbers for 64 tokens in chunks of 32"
-        return Described(f"{all_in_all}; a state for every token would be {states:,}")
+        told = f"all operations make {wide.total:,} numbers for 64 tokens in chunks of 32"
+        return Described(f"{told}; a state for every token would be {states:,}")
     return grows_linearly(lambda n: measured(n, 4, 16), 128, answer)
 
 
@@ -37,7 +37,7 @@ def right(query, key, value, size):
         past = yield "the sums that a chunk reads of the state", past
         read = past + own @ v
         outputs.append(read[..., :-1] / read[..., -1:])
-        state = yield "the numbers of the state", state + k.mT @ v
+        state = state + k.mT @ v
     return torch.cat(outputs, dim=2)
 
 

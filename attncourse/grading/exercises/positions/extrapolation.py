@@ -49,7 +49,8 @@ def from_where(which: int, share: float) -> str:
     if not 0 < share < 1 or which == 0 and share > (KEYS - SEEN + 1) * ONE:
         return ""
     first = KEYS - share / ONE if which == 0 else -math.log(share) / SLOPE
-    return f"So much goes to the keys from a distance of {first:.3g} on."
+    whole = abs(first - round(first)) < 0.02
+    return f"So much goes to the keys from a distance of {round(first)} on." if whole else ""
 
 
 EXERCISE = Exercise(

@@ -96,10 +96,7 @@ def as_complex(x: torch.Tensor) -> torch.Tensor:
 
 
 def how_turned(pairs: torch.Tensor, speeds: torch.Tensor, c: int, place: int) -> str:
-    """What was done to a pair of a token, and what should have been done.
-
-    Another position is told where all pairs of the token fit it: one alone fits some by chance.
-    """
+    """What was done to a pair of a token; another position where all pairs of the token fit it."""
     if (pairs[c].abs() - 1).abs() > NEAR:
         return "changes its length, as no turn does: look at what makes a pair, and how it turns"
     others = torch.arange(min(-100, place - 200), max(201, place + 200))
