@@ -78,8 +78,8 @@ def _other_keys(right: Tensor, seen: Tensor) -> str:
     if gone.any():
         *_, query = gone.nonzero()[0].tolist()
         return (
-            f"all weights of query {query} are 0, and should not be: are all its keys hidden, or "
-            "is something infinite divided by?"
+            f"all weights of query {query} are 0, and should not be: are they in another row or "
+            "column, are all its keys hidden, or is something infinite divided by?"
         )
     top, shares = right.argmax(-1, keepdim=True), _whole(right, -1) and _whole(seen, -1)
     sharp = (seen.gather(-1, top) > 1 - LEAST).all() and (right.amax(-1) < 1 - NEAR).all()
