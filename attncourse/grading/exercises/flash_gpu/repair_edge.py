@@ -28,6 +28,8 @@ def launch(g, what, n, m, d, block_m, block_n, programs, last="") -> Launch:
         if "far below" in what and name in "QK":  # in steps that float32 does not round
             tensor.fill_({"Q": -(2.0**13), "K": 2.0**12}[name])
             tensor[::d] += 0.5 * torch.arange(m) if name == "K" else 0.0
+        if what == "whole tiles" and name in "QK":
+            tensor[:d] = 0.0  # a score of 0 is a score
         at[name] = length + len(gap)
         parts += [gap, tensor]
         length += len(gap) + len(tensor)
