@@ -87,24 +87,28 @@ STRUCTURE = {"rules": {"color-contrast": {"enabled": False}}}
 UNFOLD = "document.querySelectorAll('.bd-article details').forEach(e => e.open = true)"
 # The words of a listing have colours and no other structure, and there are thousands of them.
 PLAIN = "document.querySelectorAll('.highlight pre').forEach(e => e.textContent = e.textContent)"
-# Colours may fade for a moment, and axe asks which element is painted on top: so two frames are waited for.
-THEME = """async name => {
-  document.documentElement.dataset.mode = document.documentElement.dataset.theme = name
+# Colours may fade for a moment, the theme moves its columns for 0.2 s after a change of width, and axe asks which
+# element is painted on top: so what moves is finished, and two frames are waited for.
+STILL = """
   const frame = () => new Promise(requestAnimationFrame)
   await frame()
   document.getAnimations().forEach(animation => animation.finish())
   await frame()
-}"""
-# After a change of width the theme moves its columns for 0.2 s, and 0.3 s after the last change it gives tab stops
-# to the boxes that scroll: so they are waited for, 3 s at most. What is missing then is reported.
-SETTLED = """async () => {
-  const frame = () => new Promise(requestAnimationFrame)
-  await frame()
-  document.getAnimations().forEach(animation => animation.finish())
-  await frame()
+"""
+THEME = (
+    "async name => { document.documentElement.dataset.mode = document.documentElement.dataset.theme = name"
+    + STILL
+    + "}"
+)
+# Tab stops come to the boxes that scroll 0.3 s after the last change. 3 s are waited at most; what is missing then is reported.
+SETTLED = (
+    "async () => {"
+    + STILL
+    + """
   const left = () => [...document.querySelectorAll('pre')].some(e => e.scrollWidth > e.clientWidth && e.tabIndex < 0)
   for (const end = performance.now() + 3000; left() && performance.now() < end;) await frame()
 }"""
+)
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):

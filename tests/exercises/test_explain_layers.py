@@ -46,11 +46,6 @@ def layer(change=lambda layer, d: None, width=lambda d, h, g: d // h * g):
     return Layer
 
 
-def without_bias(layer, d):
-    forward = layer.out_proj.forward
-    layer.out_proj.forward = lambda x: forward(x) - layer.out_proj.bias
-
-
 @pytest.mark.parametrize(
     ("name", "says", "answer"),
     [

@@ -127,9 +127,7 @@ def all_chunks_at_once(query, key, value, size):
     q, k, v = elu_plus_one(query), elu_plus_one(key), with_one(value)
     q, k, v = (F.pad(x, pad).unflatten(2, (-1, size)) for x in (q, k, v))
     new = k.mT @ v
-    before = F.pad(
-        new.cumsum(2), (0, 0, 0, 0, 1, -1)
-    )  # a difference would round small features away
+    before = F.pad(new.cumsum(2), (0, 0, 0, 0, 1, -1))  # a difference rounds small features away
     read = q @ before + (q @ k.mT).tril() @ v
     read = read.flatten(2, 3)[:, :, :n]
     return read[..., :-1] / read[..., -1:]

@@ -107,13 +107,6 @@ def _every(found, evidence):
     return changed(evidence, lambda a, b: a.numel() < 2 or alike(EVERY[found[1]](a), b))
 
 
-@claim(rf"^Everything is (True|False|{NUMBER})\.")
-def _constant(found, evidence):
-    told = {"True": 1.0, "False": 0.0}.get(found[1])
-    told = number(found[1]) if told is None else told
-    return changed(evidence, lambda a, b: bool((b == told).all()))
-
-
 @claim(
     rf"All is right, but where (minus infinity|infinity|0) belongs there are other numbers, such as {NUMBER}"
 )
