@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fresh.claims import NUMBER, claim, number
+from fresh.claims import NUMBER, claim
 from fresh.evidence import NEAR, Evidence, alike, parts
 
 NAME = r"^(?:[\w ]+: )?"  # of the result that is meant
