@@ -184,9 +184,11 @@ def _difference_tensor(expected: Tensor, seen: Any) -> str:
     if not apart.any():
         return ""
     where = tuple(apart.nonzero()[0].tolist())
+    right, got = a[where].item(), b[where].item()
+    digits = 4 if f"{right:.4g}" != f"{got:.4g}" else 8  # as many as it takes to see it
     return (
         f"{int(apart.sum())} of {apart.numel()} numbers differ; at {list(where)} expected "
-        f"{a[where].item():.4g}, got {b[where].item():.4g}"
+        f"{right:.{digits}g}, got {got:.{digits}g}"
     )
 
 

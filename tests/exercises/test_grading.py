@@ -11,6 +11,7 @@ import torch
 from fresh.sources import right_answers
 
 from attncourse.grading import CheckFailed, check, exercises, hint, load, names, status
+from attncourse.grading.compare import difference
 from attncourse.grading.exercise import SEEDS, shows
 from attncourse.grading.exercises import CHAPTERS, chapter_of
 from attncourse.grading.isolation import torch_defaults
@@ -243,3 +244,9 @@ def test_table_of_the_book(book_table):
         columns=["Exercise", "Kind", "Points", "Mistakes by heart", "Styles accepted"],
         rows=rows,
     )
+
+
+def test_numbers_that_differ_are_seen_to_differ():
+    told = difference(torch.tensor([1.2320]), torch.tensor([1.23245]))
+    right, got = told.partition("expected ")[2].split(", got ")
+    assert right != got, told
