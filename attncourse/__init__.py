@@ -7,20 +7,19 @@ the exercises in `attncourse.grading`.
 """
 
 from attncourse import cost, masks, positions, scores, spec, steps
-from attncourse.cache import KVCache, cached_attention, decode
+from attncourse.cache import KVCache, cached_attention
+from attncourse.decoding import decode, new_cache
 from attncourse.factory import ATTENTION_TYPES, get_attention
 from attncourse.layers import (
     CausalSelfAttention,
     CrossAttention,
-    GroupedQueryAttention,
     MultiHeadAttention,
-    MultiQueryAttention,
     SelfAttention,
-    group_kv_heads,
     merge_heads,
     split_heads,
 )
 from attncourse.positions import rotary, sinusoidal
+from attncourse.shared_heads import GroupedQueryAttention, MultiQueryAttention, group_kv_heads
 from attncourse.steps import attention, scaled_dot_product_attention
 
 # The only place: pyproject.toml and the first cell of the notebooks read it here.
@@ -43,6 +42,7 @@ __all__ = [
     "group_kv_heads",
     "masks",
     "merge_heads",
+    "new_cache",
     "positions",
     "rotary",
     "scaled_dot_product_attention",

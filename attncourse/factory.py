@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from attncourse.layers import GroupedQueryAttention, MultiHeadAttention, MultiQueryAttention
+from attncourse.layers import MultiHeadAttention
+from attncourse.shared_heads import GroupedQueryAttention, MultiQueryAttention
 from attncourse.variants.bigbird import BigBirdAttention
 from attncourse.variants.delta import DeltaAttention, GatedDeltaAttention
 from attncourse.variants.differential import DifferentialAttention

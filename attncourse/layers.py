@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from attncourse.interface import check_inputs, refuse
 from attncourse.positions import rotary
 from attncourse.steps import add_causal, attention, check_mask, repeat_heads
 
@@ -24,7 +25,7 @@ def split_heads(x: Float[Tensor, "b n width"], num_heads: int) -> Float[Tensor, 
     Reduces to: ``x[:, None]`` when num_heads = 1.
     Chapter: 03_multi_head.
     """
-    _check_divisible("width", x.size(-1), num_heads)
+    check_divisible("width", x.size(-1), num_heads)
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 
@@ -57,6 +58,8 @@ class MultiHeadAttention(nn.Module):
             h // (num_heads / num_kv_heads). ``None`` means num_heads.
 
     A variant that reads in another way overrides `attend`; `attncourse.cache.decode` then needs a decoder for it.
+    ``layer.rotary`` turns queries and keys where positions are given: replace it for another base, or for
+    longer texts, ``partial(rotary, base=500_000.0)``.
 
     Raises:
         ValueError: embed_dim is not a multiple of num_heads, or num_heads of num_kv_heads, or an
@@ -68,6 +71,8 @@ class MultiHeadAttention(nn.Module):
     Source: vaswani2017, section 3.2.2; glorot2010, eq. 16, for Xavier.
     Chapter: 03_multi_head.
     """
+
+    rotary = staticmethod(rotary)
 
     def __init__(
         self,
@@ -82,16 +87,17 @@ class MultiHeadAttention(nn.Module):
     ):
         super().__init__()
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        _check_divisible("embed_dim", embed_dim, num_heads)
-        _check_divisible("num_heads", num_heads, num_kv_heads, "num_kv_heads")
+        check_divisible("embed_dim", embed_dim, num_heads)
+        check_divisible("num_heads", num_heads, num_kv_heads, "num_kv_heads")
         if init not in ("default", "xavier"):
             raise ValueError(f'init must be "default" or "xavier"; got {init!r}')
+        self.embed_dim, self.kdim, self.vdim = embed_dim, kdim or embed_dim, vdim or embed_dim
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
-        self.dropout = dropout
-        kv_width = embed_dim // num_heads * num_kv_heads
+        self.head_dim, self.dropout = embed_dim // num_heads, dropout
+        kv_width = self.head_dim * num_kv_heads
         self.q_proj = nn.Linear(embed_dim, embed_dim, bias)
-        self.k_proj = nn.Linear(kdim or embed_dim, kv_width, bias)
-        self.v_proj = nn.Linear(vdim or embed_dim, kv_width, bias)
+        self.k_proj = nn.Linear(self.kdim, kv_width, bias)
+        self.v_proj = nn.Linear(self.vdim, kv_width, bias)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias)
         if init == "xavier":
             self.apply(_xavier)
@@ -105,7 +111,7 @@ class MultiHeadAttention(nn.Module):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
-        positions: Int[Tensor, " n"] | None = None,
+        positions: Int[Tensor, "*b n"] | None = None,
     ):
         """Self-attention with one input, cross-attention with two or three.
 
@@ -117,22 +123,22 @@ class MultiHeadAttention(nn.Module):
             is_causal: query i reads keys 0..i; with ``attn_mask``, both apply.
             need_weights: return (output, weights), weights (b, h, n, m) being the very ones that
                 made the output, dropout included. Slower: the weights must be stored.
-            positions: of the tokens; queries and keys are turned by them (`attncourse.positions.rotary`).
-                ``None``: the layer does not know the order of its tokens.
+            positions: of the tokens, (n) or (b, n); queries and keys are turned by them
+                (`attncourse.positions.rotary`). ``None``: the layer does not know the order of its tokens.
 
         Returns: (b, n, embed_dim), or the pair.
         """
         key = query if key is None else key
         value = key if value is None else value
-        self._check_inputs(query, key, value)
+        check_inputs(query, key, value, self.embed_dim, self.kdim, self.vdim)
         if positions is not None and query.size(1) != key.size(1):
             raise ValueError(
                 f"positions turn queries and keys of one sequence; got {query.size(1)} queries and "
                 f"{key.size(1)} keys. Behind a cache use attncourse.cache.decode"
             )
         q, k, v = self.project(query, key, value, positions)
-        out, weights = self.attend(q, k, v, attn_mask, is_causal, need_weights)
-        out = self.out_proj(merge_heads(out))
+        heads, weights = self.attend(q, k, v, attn_mask, is_causal, need_weights)
+        out = self.join(heads, query)
         return (out, weights) if need_weights else out
 
     def project(
@@ -143,7 +149,7 @@ class MultiHeadAttention(nn.Module):
         k = split_heads(self.k_proj(key), self.num_kv_heads)
         v = split_heads(self.v_proj(value), self.num_kv_heads)
         if positions is not None:
-            q, k = rotary(q, positions), rotary(k, positions)
+            q, k = self.rotary(q, positions), self.rotary(k, positions)
         return q, k, v
 
     def attend(
@@ -154,34 +160,41 @@ class MultiHeadAttention(nn.Module):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
+        offset: int = 0,
     ) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b h n m"] | None]:
-        """The five steps, or torch's fused version of them, with ``None``, when nobody asks for the weights."""
-        dropout_p = self.dropout if self.training else 0.0
+        """The five steps, or torch's fused version of them, with ``None``, when nobody asks for the weights.
+
+        ``offset`` is the position of query 0 among the keys, for ``is_causal``: 0, or m - n behind a cache.
+        """
         if attn_mask is not None:
             check_mask(attn_mask, axes=4)
-        if is_causal and (need_weights or attn_mask is not None):
-            attn_mask, is_causal = add_causal(attn_mask, q.size(2), k.size(2), q.device), False
+        if is_causal and (need_weights or offset or attn_mask is not None):
+            n, m = q.size(2), k.size(2)
+            attn_mask, is_causal = add_causal(attn_mask, n, m, q.device, offset), False
         if need_weights:
             k, v = (repeat_heads(x, self.num_heads) for x in (k, v))
-            return attention(q, k, v, attn_mask=attn_mask, dropout_p=dropout_p)
+            return attention(q, k, v, attn_mask=attn_mask, dropout_p=self.dropout_p)
         shared = self.num_kv_heads < self.num_heads
         out = F.scaled_dot_product_attention(
-            q, k, v, attn_mask, dropout_p, is_causal, enable_gqa=shared
+            q, k, v, attn_mask, self.dropout_p, is_causal, enable_gqa=shared
         )
         return out, None
 
-    def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor) -> None:
-        for name, x, proj in zip(
-            ("query", "key", "value"),
-            (query, key, value),
-            (self.q_proj, self.k_proj, self.v_proj),
-            strict=True,
-        ):
-            if x.dim() != 3 or x.size(-1) != proj.in_features:
-                raise ValueError(
-                    f"{name} must be (batch, seq, {proj.in_features}); got shape {tuple(x.shape)}. "
-                    f"A single sequence needs a batch axis: x[None]"
-                )
+    @property
+    def dropout_p(self) -> float:
+        """The probability of the dropout: 0 unless the layer is being trained."""
+        return self.dropout if self.training else 0.0
+
+    def join(
+        self, heads: Float[Tensor, "b h n d"], query: Float[Tensor, "b n width"]
+    ) -> Float[Tensor, "b n width"]:
+        """What the heads found, side by side and through the last matrix. (Some layers look at the query once more.)"""
+        return self.out_proj(merge_heads(heads))
+
+    def cached(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """What a cache keeps of each token: heads of keys and their width, heads of values and theirs."""
+        shape = self.num_kv_heads, self.head_dim
+        return shape, shape
 
     def extra_repr(self) -> str:
         return (
@@ -189,101 +202,41 @@ class MultiHeadAttention(nn.Module):
         )
 
 
-class GroupedQueryAttention(MultiHeadAttention):
-    """Groups of query heads share one key/value head.
-
-        head_h = attention(query W_h^Q, key W_g^K, value W_g^V)      g = h // (num_heads / num_kv_heads)
-
-    Args: as in `MultiHeadAttention`, with num_kv_heads as the third.
-
-    Reduces to: `MultiHeadAttention` when num_kv_heads = num_heads, `MultiQueryAttention` when it is 1.
-    Source: ainslie2023, section 2.2.
-    Chapter: 08_grouped_query.
-    """
-
-    def __init__(self, embed_dim: int, num_heads: int, num_kv_heads: int, **options):
-        super().__init__(embed_dim, num_heads, num_kv_heads=num_kv_heads, **options)
-
-
-class MultiQueryAttention(GroupedQueryAttention):
-    """All query heads share one key/value head.
-
-        head_h = attention(query W_h^Q, key W^K, value W^V)
-
-    Args: as in `MultiHeadAttention`.
-
-    Reduces to: `MultiHeadAttention` when num_heads = 1.
-    Source: shazeer2019, section 3.
-    Chapter: 07_multi_query.
-    """
-
-    def __init__(self, embed_dim: int, num_heads: int, **options):
-        super().__init__(embed_dim, num_heads, num_kv_heads=1, **options)
-
-
-def group_kv_heads(
-    layer: MultiHeadAttention, num_kv_heads: int, how: str = "mean"
-) -> GroupedQueryAttention:
-    """A layer with fewer key/value heads, made from a trained one.
-
-        W_g^K = mean of W_h^K over the heads h of group g, and so for W^V and the biases
-
-    Args:
-        layer: left as it is.
-        num_kv_heads: a divisor of ``layer.num_kv_heads``.
-        how: ``"mean"``; or, to compare, ``"first"`` keeps the first head of each group, ``"random"`` draws
-            new ones, with the start values of ``nn.Linear``.
-
-    Reduces to: a copy of the layer when num_kv_heads is what it has.
-    Source: ainslie2023, section 2.1.
-    Chapter: 08_grouped_query.
-    """
-    if how not in ("mean", "first", "random"):
-        raise ValueError(f'how must be "mean", "first" or "random"; got {how!r}')
-    _check_divisible("num_kv_heads", layer.num_kv_heads, num_kv_heads, "the new num_kv_heads")
-    grouped = GroupedQueryAttention(
-        layer.q_proj.in_features,
-        layer.num_heads,
-        num_kv_heads,
-        dropout=layer.dropout,
-        bias=layer.q_proj.bias is not None,
-        kdim=layer.k_proj.in_features,
-        vdim=layer.v_proj.in_features,
-    ).to(layer.q_proj.weight)
-    state = layer.state_dict()
-    for name in [x for x in state if x.startswith(("k_proj", "v_proj"))]:
-        # (heads of a group, ...) in front, whether it is a matrix or a bias
-        members = state[name].unflatten(0, (num_kv_heads, layer.num_kv_heads // num_kv_heads, -1))
-        if how == "random":
-            state[name] = grouped.state_dict()[name]
-        else:
-            state[name] = (members.mean(1) if how == "mean" else members[:, 0]).flatten(0, 1)
-    grouped.load_state_dict(state)
-    return grouped.train(layer.training)
-
-
 class SelfAttention(MultiHeadAttention):
     """Queries, keys and values all come from one sequence. Chapter: 03_multi_head."""
 
-    def forward(self, x: Float[Tensor, "b n width"], **options):
-        """`MultiHeadAttention.forward` with x as query, key and value."""
-        return super().forward(x, **options)
+    one_sequence = "queries, keys and values come from one sequence"  # why there is no other
+
+    def forward(self, query: Float[Tensor, "b n width"], key=None, value=None, **options):
+        """`MultiHeadAttention.forward` with one sequence; key and value may name it again."""
+        others = {"key": key, "value": value}
+        refuse(self, self.one_sequence, **{k: x for k, x in others.items() if x is not query})
+        return super().forward(query, **options)
 
 
 class CausalSelfAttention(SelfAttention):
     """Self-attention in which no position reads a later one. Chapter: 03_multi_head."""
 
-    def forward(self, x: Float[Tensor, "b n width"], **options):
-        """`MultiHeadAttention.forward` with x three times and ``is_causal=True``."""
-        return super().forward(x, is_causal=True, **options)
+    def forward(
+        self, query: Float[Tensor, "b n width"], key=None, value=None, *, is_causal=True, **options
+    ):
+        """`MultiHeadAttention.forward` with one sequence and ``is_causal=True``."""
+        refuse(self, "it is always causal", **{"is_causal=False": not is_causal})
+        return super().forward(query, key, value, is_causal=True, **options)
 
 
 class CrossAttention(MultiHeadAttention):
     """One sequence asks, another answers. Chapter: 03_multi_head."""
 
-    def forward(self, x: Float[Tensor, "b n width"], memory: Float[Tensor, "b m kdim"], **options):
-        """`MultiHeadAttention.forward` with x as query and memory as key and value."""
-        return super().forward(x, memory, **options)
+    def forward(
+        self,
+        query: Float[Tensor, "b n width"],
+        key: Float[Tensor, "b m kdim"],
+        value=None,
+        **options,
+    ):
+        """`MultiHeadAttention.forward` with a memory as key and value."""
+        return super().forward(query, key, value, **options)
 
 
 def _xavier(module: nn.Module) -> None:
@@ -293,7 +246,8 @@ def _xavier(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
 
 
-def _check_divisible(what: str, width: int, count: int, of: str = "num_heads") -> None:
+def check_divisible(what: str, width: int, count: int, of: str = "num_heads") -> None:
+    """Refuse a width that cannot be shared out, and say which counts can."""
     if count < 1 or width % count:
         *others, last = (str(h) for h in range(1, width + 1) if width % h == 0)
         divisors = f"{', '.join(others)} or {last}" if others else last

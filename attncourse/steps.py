@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from attncourse.interface import check_sequences
 from attncourse.mods import ScoreMod
 
 
@@ -28,7 +29,7 @@ def score(
     Chapter: 01_dot_product.
     """
     scale = 1 / math.sqrt(query.size(-1)) if scale is None else scale
-    return query @ key.mT * scale
+    return (query * scale) @ key.mT  # the factor on the small tensor, not on the n m scores
 
 
 def modify(scores: Float[Tensor, "b h n m"], score_mod: ScoreMod) -> Float[Tensor, "b h n m"]:
@@ -78,17 +79,17 @@ def normalize(scores: Float[Tensor, "*b n m"]) -> Float[Tensor, "*b n m"]:
     A row in which every score is minus infinity may read nothing: its weights are all 0, and so
     is its gradient. (A bare softmax gives NaN there.)
 
-    Cost: training keeps one table of weights; two with an empty row, or where nothing looks for
+    Cost: one table of weights; three with an empty row, or where nothing looks for
     one (under ``torch.compile`` and ``vmap``, and on a GPU, which would have to be waited for).
     Source: vaswani2017, eq. 1; the empty row follows PyTorch's ``scaled_dot_product_attention``.
     Chapter: 01_dot_product, the empty row in 02_masks.
     """
-    empty = (scores == -math.inf).all(dim=-1, keepdim=True)
+    empty = scores.detach().amax(dim=-1, keepdim=True) == -math.inf
+    if not _perhaps_any(empty):
+        return torch.softmax(scores, dim=-1)
     # Filled before *and* after: the softmax never sees the empty row, so no NaN enters backward.
-    # In training only where there is one: backward would keep a second table beside the first.
-    fill = not scores.requires_grad or _perhaps_any(empty)
-    weights = torch.softmax(scores.masked_fill(empty, 0.0) if fill else scores, dim=-1)
-    return weights.masked_fill(empty, 0.0) if fill else weights
+    weights = torch.softmax(scores.masked_fill(empty, 0.0), dim=-1)
+    return weights.masked_fill(empty, 0.0)
 
 
 def mix(
@@ -136,7 +137,7 @@ def attention(
     Source: vaswani2017, section 3.2.1.
     Chapter: 01_dot_product.
     """
-    _check_shapes(query, key, value)
+    check_sequences(query, key, value)
     if not 0.0 <= dropout_p <= 1.0:
         raise ValueError(f"dropout_p must be a probability from 0 to 1; got {dropout_p}")
     scores = score(query, key, scale)
@@ -191,9 +192,18 @@ def scaled_dot_product_attention(
     return output
 
 
-def add_causal(attn_mask: Tensor | None, n: int, m: int, device: torch.device) -> Tensor:
-    """Forbid keys after the query as well: the intersection of ``attn_mask`` and j <= i."""
-    causal = torch.ones(n, m, dtype=torch.bool, device=device).tril()
+def add_causal(
+    attn_mask: Tensor | None, n: int, m: int, device: torch.device, offset: int = 0
+) -> Tensor | None:
+    """Forbid keys after the query as well: the intersection of ``attn_mask`` and j <= i + offset.
+
+    Args:
+        offset: position of query 0 among the keys; m - n behind a cache. Where even query 0 reads all keys, as a
+            single new token does, nothing is added.
+    """
+    if offset >= m - 1:
+        return attn_mask
+    causal = torch.ones(n, m, dtype=torch.bool, device=device).tril(offset)
     if attn_mask is None:
         return causal
     return attn_mask & causal if attn_mask.dtype == torch.bool else mask(attn_mask, causal)
@@ -216,12 +226,24 @@ def check_mask(attn_mask: Tensor, axes: int) -> None:
 
 def repeat_heads(x: Tensor, num_heads: int) -> Tensor:
     """[k0, k1] -> [k0, k0, k1, k1]: contiguous groups of query heads share a key/value head."""
+    if num_heads == x.size(-3):
+        return x
     if num_heads % x.size(-3):
         raise ValueError(
             f"the number of query heads must be a multiple of the number of key/value heads; got "
             f"{num_heads} and {x.size(-3)}; use a divisor of {num_heads}"
         )
     return x.repeat_interleave(num_heads // x.size(-3), dim=-3)
+
+
+def fold_heads(x: Float[Tensor, "b h n d"], num_kv_heads: int) -> Float[Tensor, "b g rows d"]:
+    """Query heads that share a key/value head become further rows of one head, so that no key is repeated."""
+    return x.unflatten(1, (num_kv_heads, -1)).flatten(2, 3)
+
+
+def unfold_heads(x: Float[Tensor, "b g rows d"], num_heads: int) -> Float[Tensor, "b h n d"]:
+    """Undo `fold_heads`."""
+    return x.unflatten(2, (num_heads // x.size(1), -1)).flatten(1, 2)
 
 
 def _perhaps_any(found: Tensor) -> bool:
@@ -232,16 +254,3 @@ def _perhaps_any(found: Tensor) -> bool:
         return bool(found.any())
     except RuntimeError:  # inside vmap, or traced: there are no values to look at
         return True
-
-
-def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    shapes = f"got query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
-    if query.size(-1) != key.size(-1):
-        raise ValueError(f"query and key must have the same head_dim (last axis); {shapes}")
-    if key.size(-2) != value.size(-2):
-        raise ValueError(f"key and value must have the same length (axis -2); {shapes}")
-    if not query.shape[:-2] == key.shape[:-2] == value.shape[:-2]:
-        raise ValueError(
-            f"query, key and value must have the same batch and heads; {shapes}. For fewer key "
-            f"heads use scaled_dot_product_attention(..., enable_gqa=True)"
-        )

@@ -3,24 +3,27 @@
 import math
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attncourse.cache import KVCache, decodes
-from attncourse.layers import MultiHeadAttention, merge_heads
-from attncourse.positions import rotary
-from attncourse.steps import add_causal, mask, mix, normalize, score
+from attncourse.decoding import decode_by_attend, decodes
+from attncourse.interface import check_sequences
+from attncourse.layers import MultiHeadAttention
+from attncourse.steps import add_causal, fold_heads, mask, mix, normalize, score, unfold_heads
 
 
 def differential_attention(
     query: Float[Tensor, "b heads n d"],
-    key: Float[Tensor, "b heads m d"],
-    value: Float[Tensor, "b h m e"],
+    key: Float[Tensor, "b kv_heads m d"],
+    value: Float[Tensor, "b g m e"],
     lam: float | Float[Tensor, ""],
     *,
     attn_mask: Tensor | None = None,
     is_causal: bool = False,
     scale: float | None = None,
+    dropout_p: float = 0.0,
+    offset: int = 0,
 ) -> tuple[Float[Tensor, "b h n e"], Float[Tensor, "b h n m"]]:
     """What both maps of a pair read is taken out of what the first one reads.
 
@@ -28,34 +31,43 @@ def differential_attention(
         output = weights value
 
     Args:
-        query, key: 2 h heads; heads 2 p and 2 p + 1 are pair p, the second of them is subtracted.
-        value: one head for each pair.
+        query: 2 h heads; heads 2 p and 2 p + 1 are pair p, the second of them is subtracted.
+        key, value: 2 g heads and g heads; query pair p reads key pair and value p // (h / g).
         lam: the factor of what is subtracted, a number or a tensor without axes.
-        attn_mask, is_causal: as in `attncourse.steps.scaled_dot_product_attention`; h is the number of pairs.
+        attn_mask, is_causal, dropout_p: as in `attncourse.steps.scaled_dot_product_attention`; h is the number of
+            pairs, and what is dropped are the differences.
         scale: ``None`` means 1 / sqrt(d).
+        offset: position of query 0 among the keys, for ``is_causal``.
 
     Returns: output and weights. Weights may be negative, and each row sums to 1 - lam.
 
     Raises:
-        ValueError: query or key has not two heads for each of value's.
+        ValueError: key has not two heads for each of value's, or query not a multiple of them.
 
     Cost: 2 n m (2 d + e) FLOPs for each pair: of standard attention with h heads if their width is e = 2 d.
     Reduces to: `attncourse.steps.attention` with the first head of each pair when lam = 0.
     Source: ye2024, eq. 1; the order of the heads is that of the code that was published with it.
     Chapter: 17_multi_token.
     """
-    pairs = value.size(1)
-    if not query.size(1) == key.size(1) == 2 * pairs:
+    h, g = query.size(1) // 2, value.size(1)
+    if query.size(1) % 2 or key.size(1) != 2 * g:
         raise ValueError(
-            f"query and key need two heads for each of value's {pairs}; got {query.size(1)} and {key.size(1)}"
+            f"query and key need two heads for each of value's {g}, or query a multiple of that; got "
+            f"{query.size(1)} and {key.size(1)}. Cut each head in two halves"
         )
+    check_sequences(query[:, ::2], key[:, ::2], value, shared_heads=True)
     if is_causal:
-        attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device)
-    first, second = (
-        normalize(mask(score(query[:, k::2], key[:, k::2], scale), attn_mask)) for k in (0, 1)
+        attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device, offset)
+
+    def weights_of(q, k):
+        scores = unfold_heads(score(fold_heads(q, g), k, scale), h)
+        return normalize(mask(scores, attn_mask))
+
+    weights = weights_of(query[:, ::2], key[:, ::2]) - lam * weights_of(
+        query[:, 1::2], key[:, 1::2]
     )
-    weights = first - lam * second
-    return mix(weights, value), weights
+    weights = F.dropout(weights, dropout_p) if dropout_p else weights
+    return unfold_heads(mix(fold_heads(weights, g), value), h), weights
 
 
 def lambda_init(layer: int) -> float:
@@ -84,10 +96,10 @@ class DifferentialAttention(MultiHeadAttention):
         num_heads: number of pairs, each of which has values of width embed_dim / num_heads and queries and keys
             of half of that.
         layer: where the layer stands in the model, counted from 0.
-        bias: add a bias in all four projections.
+        options: of `MultiHeadAttention`, such as num_kv_heads: pairs of keys, each with one head of values.
 
     Raises:
-        ValueError: embed_dim is not a multiple of 2 num_heads.
+        ValueError: embed_dim is not a multiple of 2 num_heads, or what `MultiHeadAttention` refuses.
 
     Cost: 3 embed_dim / num_heads parameters more than `MultiHeadAttention`: four vectors of half a head's width
         and the weight of the norm, which the heads share. Where nobody asks for the weights, torch's fused function
@@ -97,8 +109,8 @@ class DifferentialAttention(MultiHeadAttention):
     Chapter: 17_multi_token.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, layer: int = 0, *, bias: bool = True):
-        super().__init__(embed_dim, num_heads, bias=bias)
+    def __init__(self, embed_dim: int, num_heads: int, layer: int = 0, **options):
+        super().__init__(embed_dim, num_heads, **options)
         if embed_dim % (2 * num_heads):
             raise ValueError(
                 f"embed_dim must be a multiple of 2 num_heads: each head is a pair; got embed_dim={embed_dim} "
@@ -124,13 +136,13 @@ class DifferentialAttention(MultiHeadAttention):
         value: Tensor,
         positions: Int[Tensor, " n"] | None = None,
     ) -> tuple[
-        Float[Tensor, "b heads n d"], Float[Tensor, "b heads m d"], Float[Tensor, "b h m e"]
+        Float[Tensor, "b heads n d"], Float[Tensor, "b kv_heads m d"], Float[Tensor, "b g m e"]
     ]:
         """Queries and keys of both heads of each pair, turned if there are positions, and values."""
         q, k, v = super().project(query, key, value)
         q, k = apart(q), apart(k)
         if positions is not None:
-            q, k = rotary(q, positions), rotary(k, positions)
+            q, k = self.rotary(q, positions), self.rotary(k, positions)
         return q, k, v
 
     def attend(
@@ -141,26 +153,34 @@ class DifferentialAttention(MultiHeadAttention):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
+        offset: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
+        options = {"attn_mask": attn_mask, "is_causal": is_causal, "offset": offset}
         weights = None
-        if need_weights:
-            heads, weights = differential_attention(
-                q, k, v, self.lam(), attn_mask=attn_mask, is_causal=is_causal
-            )
+        # One query has a short table, and dropout needs one.
+        if need_weights or self.dropout_p or q.size(2) == 1:
+            inputs = q, k, v, self.lam()
+            heads, weights = differential_attention(*inputs, dropout_p=self.dropout_p, **options)
         else:
-            heads = self._fused(q, k, v, attn_mask, is_causal)
+            heads = self._fused(q, k, v, **options)
         return (1 - self.lambda_init) * self.norm(heads), weights
 
-    def _fused(self, q, k, v, attn_mask, is_causal):
+    def _fused(self, q, k, v, **options):
         """What is read is linear in the weights, so outputs can be subtracted, and no table need be there."""
-        if attn_mask is not None and attn_mask.dim() == 4 and attn_mask.size(1) > 1:
-            attn_mask = attn_mask.repeat_interleave(2, dim=1)
-        # Fused functions want values as wide as the keys: one half after the other.
         attend = super().attend
-        halves = (half.repeat_interleave(2, dim=1) for half in v.chunk(2, dim=-1))
-        read = [attend(q, k, half, attn_mask, is_causal, False)[0] for half in halves]
-        both = torch.cat(read, dim=-1)
-        return both[:, ::2] - self.lam() * both[:, 1::2]
+        # Fused functions want values as wide as the keys: one half after the other.
+        first, second = (
+            torch.cat(
+                [attend(q[:, c::2], k[:, c::2], half, **options)[0] for half in v.chunk(2, -1)], -1
+            )
+            for c in (0, 1)
+        )
+        return first - self.lam() * second
+
+    def cached(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Two narrow keys and one value for each pair: as many numbers as `MultiHeadAttention` keeps."""
+        g, width = self.num_kv_heads, self.head_dim
+        return (2 * g, width // 2), (g, width)
 
 
 def apart(x: Float[Tensor, "b h n e"]) -> Float[Tensor, "b heads n d"]:
@@ -168,20 +188,4 @@ def apart(x: Float[Tensor, "b h n e"]) -> Float[Tensor, "b heads n d"]:
     return x.unflatten(-1, (2, -1)).transpose(2, 3).flatten(1, 2)
 
 
-def together(x: Float[Tensor, "b heads n d"]) -> Float[Tensor, "b h n e"]:
-    """Undo `apart`. Cost: a copy."""
-    return x.unflatten(1, (-1, 2)).transpose(2, 3).flatten(3)
-
-
-@decodes(DifferentialAttention)
-def _(layer: DifferentialAttention, x, cache, *, use_rotary: bool = False):
-    """The two keys of a pair lie side by side in a `KVCache`, which is as large as that of `MultiHeadAttention`."""
-    if type(cache) is not KVCache:
-        raise TypeError(f"DifferentialAttention decodes with a KVCache; got {type(cache).__name__}")
-    positions = cache.positions(x.size(1)) if use_rotary else None
-    query, key, value = layer.project(x, x, x, positions)
-    keys, values = cache.append(together(key), value)
-    n, m = query.size(2), keys.size(2)
-    visible = add_causal(None, m, m, x.device)[m - n :]
-    heads, _ = layer.attend(query, apart(keys), values, attn_mask=visible)
-    return layer.out_proj(merge_heads(heads))
+decodes(DifferentialAttention)(decode_by_attend)

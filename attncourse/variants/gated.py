@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attncourse.cache import decodes
+from attncourse.decoding import decodes
 from attncourse.layers import merge_heads, split_heads
 from attncourse.variants.linear import LinearCache
 

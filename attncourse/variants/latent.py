@@ -3,21 +3,25 @@
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attncourse.cache import decodes
+from attncourse.decoding import decodes
+from attncourse.interface import check_inputs, refuse
 from attncourse.layers import merge_heads, split_heads
 from attncourse.positions import rotary
-from attncourse.steps import add_causal, attention, mask, mix, normalize
+from attncourse.steps import add_causal, attention, check_mask, mask, mix, normalize
+
+ONE_SEQUENCE = "its keys are turned by positions that they share with the queries"
 
 
 class LatentAttention(nn.Module):
-    """Causal self-attention whose keys and values are computed from a shared latent vector.
+    """Self-attention whose keys and values are computed from a shared latent vector; causal unless told otherwise.
 
         c_j = norm(x_j W^DKV)                        what is cached, together with r_j
         r_j = rotary(x_j W^KR)                       one rotary key for all heads
-        key_h = [c W_h^UK, r]      value_h = c W_h^UV      query_h = [x W_h^Q, rotary(x W_h^QR)]
+        key_h = [c W_h^UK, r]      value_h = c W_h^UV      query_h = [y W_h^Q, rotary(y W_h^QR)]
+        y = x, or with query_latent_dim  y = norm(x W^DQ)
 
     Rotation depends on the position and would stand between W^Q and W^UK; hence the separate rotary part.
 
@@ -27,22 +31,39 @@ class LatentAttention(nn.Module):
         head_dim: width of a head's value, and of the part of its query and key without positions.
         latent_dim: width of c.
         rotary_dim: width of the part with positions; even.
+        query_latent_dim: width of y; ``None`` leaves the queries as they are. It saves parameters, and no cache.
+
+    ``layer.rotary`` can be replaced, as in `attncourse.layers.MultiHeadAttention`.
 
     Cost: latent_dim + rotary_dim cached numbers a token, for any number of heads. ``absorbed`` takes
         2 n m (2 latent_dim + rotary_dim) FLOPs per head, plain 2 n m (2 head_dim + rotary_dim).
-    Source: deepseek2024, section 2.1; without their compression of the queries, which saves no cache.
+    Source: deepseek2024, section 2.1.
     Chapter: 09_latent.
     """
 
+    rotary = staticmethod(rotary)
+
     def __init__(
-        self, embed_dim: int, num_heads: int, head_dim: int, latent_dim: int, rotary_dim: int
+        self,
+        embed_dim: int,
+        num_heads: int,
+        head_dim: int,
+        latent_dim: int,
+        rotary_dim: int,
+        query_latent_dim: int | None = None,
     ):
         super().__init__()
-        self.num_heads, self.head_dim = num_heads, head_dim
+        self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, head_dim
+        self.latent_dim, self.rotary_dim = latent_dim, rotary_dim
         self.scale = 1 / math.sqrt(head_dim + rotary_dim)
         inner = num_heads * head_dim
-        self.q_proj = nn.Linear(embed_dim, inner, bias=False)
-        self.q_rotary_proj = nn.Linear(embed_dim, num_heads * rotary_dim, bias=False)
+        asking = embed_dim if query_latent_dim is None else query_latent_dim
+        self.q_latent: nn.Module = nn.Identity()
+        if query_latent_dim is not None:
+            narrow = nn.Linear(embed_dim, query_latent_dim, bias=False)
+            self.q_latent = nn.Sequential(narrow, nn.RMSNorm(query_latent_dim))
+        self.q_proj = nn.Linear(asking, inner, bias=False)
+        self.q_rotary_proj = nn.Linear(asking, num_heads * rotary_dim, bias=False)
         self.latent_proj = nn.Linear(embed_dim, latent_dim, bias=False)
         self.latent_norm = nn.RMSNorm(latent_dim)
         self.k_rotary_proj = nn.Linear(embed_dim, rotary_dim, bias=False)
@@ -51,49 +72,79 @@ class LatentAttention(nn.Module):
         self.out_proj = nn.Linear(inner, embed_dim, bias=False)
 
     def forward(
-        self, x: Float[Tensor, "b n width"], *, absorbed: bool = False, need_weights: bool = False
+        self,
+        query: Float[Tensor, "b n width"],
+        key=None,
+        value=None,
+        *,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = True,
+        positions: Int[Tensor, "*b n"] | None = None,
+        need_weights: bool = False,
+        absorbed: bool = False,
     ):
-        """The output for a whole sequence; `attncourse.cache.decode` continues one behind a cache.
+        """The output for a whole sequence; `attncourse.decoding.decode` continues one behind a cache.
 
         Args:
-            x: all tokens.
-            absorbed: attend to the latents themselves, see `absorbed_attention`; the same result.
+            query: all tokens; key and value may name them again.
+            attn_mask: as in `attncourse.steps.mask`.
+            is_causal: no token reads a later one.
+            positions: of the tokens; ``None`` means 0, 1, 2 and so on.
             need_weights: return (output, weights), weights (b, h, n, n).
+            absorbed: attend to the latents themselves, see `absorbed_attention`; the same result.
 
         Returns: (b, n, embed_dim), or the pair.
         """
-        positions = torch.arange(x.size(1), device=x.device)
-        queries, cached = self.queries(x, positions), self.compress(x, positions)
-        out, weights = self.attend(queries, cached, absorbed)
+        others = {"key": key, "value": value}
+        refuse(self, ONE_SEQUENCE, **{k: x for k, x in others.items() if x is not query})
+        check_inputs(query, query, query, *[self.embed_dim] * 3)
+        if positions is None:
+            positions = torch.arange(query.size(1), device=query.device)
+        queries, cached = self.queries(query, positions), self.compress(query, positions)
+        out, weights = self.attend(queries, cached, absorbed, attn_mask, is_causal)
         return (out, weights) if need_weights else out
 
     def attend(
-        self, queries: tuple[Tensor, Tensor], cached: tuple[Tensor, Tensor], absorbed: bool = False
+        self,
+        queries: tuple[Tensor, Tensor],
+        cached: tuple[Tensor, Tensor],
+        absorbed: bool = False,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = True,
     ) -> tuple[Float[Tensor, "b n width"], Float[Tensor, "b h n m"]]:
-        """The last n of m tokens ask; each reads every token up to itself.
+        """The last n of m tokens ask; if causal, each reads every token up to itself.
 
         Args:
             queries: of n tokens, from `queries`.
             cached: latents and rotary keys of m tokens, from `compress`.
             absorbed: see `absorbed_attention`.
+            attn_mask: as in `attncourse.steps.mask`, (n, m) or (b, h, n, m).
 
         Returns: output and weights.
         """
         n, m = queries[0].size(2), cached[0].size(2)
-        visible = add_causal(None, m, m, cached[0].device)[m - n :]
+        if attn_mask is not None:
+            check_mask(attn_mask, axes=4)
+        if is_causal:
+            attn_mask = add_causal(attn_mask, n, m, cached[0].device, offset=m - n)
         attend = self.absorbed_attention if absorbed else self.plain_attention
-        out, weights = attend(*queries, *cached, visible)
+        out, weights = attend(*queries, *cached, attn_mask)
         return self.out_proj(merge_heads(out)), weights
 
-    def queries(self, x: Tensor, positions: Int[Tensor, " n"]) -> tuple[Tensor, Tensor]:
+    def queries(self, x: Tensor, positions: Int[Tensor, "*b n"]) -> tuple[Tensor, Tensor]:
         """The two parts of the queries: (b, h, n, head_dim) and, turned, (b, h, n, rotary_dim)."""
-        q = split_heads(self.q_proj(x), self.num_heads)
-        return q, rotary(split_heads(self.q_rotary_proj(x), self.num_heads), positions)
+        y = self.q_latent(x)
+        q = split_heads(self.q_proj(y), self.num_heads)
+        return q, self.rotary(split_heads(self.q_rotary_proj(y), self.num_heads), positions)
 
-    def compress(self, x: Tensor, positions: Int[Tensor, " n"]) -> tuple[Tensor, Tensor]:
+    def compress(self, x: Tensor, positions: Int[Tensor, "*b n"]) -> tuple[Tensor, Tensor]:
         """What is cached: latents (b, 1, n, latent_dim) and rotary keys (b, 1, n, rotary_dim)."""
         latent = self.latent_norm(self.latent_proj(x))
-        return latent[:, None], rotary(self.k_rotary_proj(x)[:, None], positions)
+        return latent[:, None], self.rotary(self.k_rotary_proj(x)[:, None], positions)
+
+    def cached(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """One head: latents where keys used to be, rotary keys in place of values."""
+        return (1, self.latent_dim), (1, self.rotary_dim)
 
     def plain_attention(self, q, q_rotary, latent, k_rotary, visible):
         """Keys and values of every head are made from the latents; then it is multi-head attention."""
@@ -110,10 +161,7 @@ class LatentAttention(nn.Module):
 
         What is left is multi-query attention, c being both key and value: all heads are rows of one.
         """
-        w_k, w_v = (
-            proj.weight.unflatten(0, (self.num_heads, self.head_dim))
-            for proj in (self.k_proj, self.v_proj)
-        )
+        w_k, w_v = (matrix_of(x, self.num_heads, latent) for x in (self.k_proj, self.v_proj))
         q = torch.einsum("bhnd,hdc->bhnc", q, w_k)
         latent, k_rotary = latent[:, 0], k_rotary[:, 0]
         scores = q.flatten(1, 2) @ latent.mT + q_rotary.flatten(1, 2) @ k_rotary.mT
@@ -123,9 +171,29 @@ class LatentAttention(nn.Module):
         return torch.einsum("bhnc,hdc->bhnd", mixed, w_v), weights
 
 
+def matrix_of(proj: nn.Module, num_heads: int, like: Tensor) -> Float[Tensor, "h d c"]:
+    """The matrix of each head of a projection; of one that is wrapped or quantized, what it does to unit vectors."""
+    if type(proj).forward is nn.Linear.forward:
+        return proj.weight.unflatten(0, (num_heads, -1))
+    unit = torch.eye(like.size(-1), dtype=like.dtype, device=like.device)
+    return proj(unit).mT.unflatten(0, (num_heads, -1))
+
+
 @decodes(LatentAttention)
-def _(layer: LatentAttention, x, cache, *, absorbed: bool = False):
-    """The cache has one head: latents where keys used to be, rotary keys in place of values."""
+def _(
+    layer: LatentAttention,
+    x,
+    cache,
+    *,
+    absorbed: bool = False,
+    use_rotary: bool = True,
+    present: Bool[Tensor, "b n"] | None = None,
+):
+    """Positions are part of the layer: whatever ``use_rotary`` says, it turns."""
     positions = cache.positions(x.size(1))
-    cached = cache.append(*layer.compress(x, positions))
-    return layer.attend(layer.queries(x, positions), cached, absorbed)[0]
+    latent, k_rotary = (
+        kept.to(x.dtype) for kept in cache.append(*layer.compress(x, positions), present)
+    )
+    return layer.attend(layer.queries(x, positions), (latent, k_rotary), absorbed, cache.visible())[
+        0
+    ]

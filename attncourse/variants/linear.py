@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from attncourse.cache import decode_with_cache, decodes
+from attncourse.decoding import decode_with_cache, decodes
 from attncourse.layers import MultiHeadAttention
 from attncourse.positions import rotary
 from attncourse.steps import mix, repeat_heads

@@ -1,15 +1,15 @@
 """A key-value cache for a sliding window: the newest token takes the place of the oldest, and nothing grows."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attncourse.cache import KVCache, decode_with_cache, decodes
-from attncourse.positions import rotary
+from attncourse.cache import BoundedCache, Rotary
+from attncourse.decoding import decode_with_cache, decodes
 from attncourse.variants.window import SlidingWindowAttention, sliding_window_attention
 
 
-class RollingKVCache(KVCache):
+class RollingKVCache(BoundedCache):
     """Keys and values of the last window + 1 tokens, however many have passed.
 
         the token at position p lies in slot p mod (window + 1)
@@ -38,7 +38,10 @@ class RollingKVCache(KVCache):
         self.window = window
 
     def append(
-        self, key: Float[Tensor, "b g n d"], value: Float[Tensor, "b g n e"]
+        self,
+        key: Float[Tensor, "b g n d"],
+        value: Float[Tensor, "b g n e"],
+        present: Bool[Tensor, "b n"] | None = None,
     ) -> tuple[Float[Tensor, "b g m d"], Float[Tensor, "b g m e"]]:
         """Write n tokens over the oldest ones; returns what is kept, slot by slot, as views.
 
@@ -47,24 +50,23 @@ class RollingKVCache(KVCache):
         """
         self.check(key, value)
         size = self.max_length
-        slots = self.positions(key.size(2))[-size:] % size
-        self.key[:, :, slots] = key[:, :, -size:].detach()
-        self.value[:, :, slots] = value[:, :, -size:].detach()
+        tokens = self.positions(key.size(2))[-size:]
+        present = None if present is None else present[:, -size:]
+        self.overwrite(tokens, tokens % size, key[:, :, -size:], value[:, :, -size:], present)
         self.length += key.size(2)
         return self.key[:, :, : self.length], self.value[:, :, : self.length]
 
     def in_order(self) -> tuple[Float[Tensor, "b g m d"], Float[Tensor, "b g m e"]]:
         """A copy of what is kept, the oldest token first."""
-        first = max(0, self.length - self.max_length)
-        slots = torch.arange(first, self.length, device=self.key.device) % self.max_length
-        return self.key[:, :, slots], self.value[:, :, slots]
+        return self.key[:, :, self._slots()], self.value[:, :, self._slots()]
 
     def attend(
         self,
         query: Float[Tensor, "b h n d"],
         key: Float[Tensor, "b g n d"],
         value: Float[Tensor, "b g n e"],
-        use_rotary: bool = False,
+        rotary: Rotary | None = None,
+        present: Bool[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b h n e"]:
         """What n new tokens read: each itself and the ``window`` tokens before it.
 
@@ -74,17 +76,34 @@ class RollingKVCache(KVCache):
 
         Args: as in `attncourse.cache.KVCache.attend`.
         """
+        self.begin()
         n = query.size(2)
         if n == 1:
-            return super().attend(query, key, value, use_rotary)
-        if use_rotary:
+            return super().attend(query, key, value, rotary, present)
+        if rotary is not None:
             positions = self.positions(n)
             query, key = rotary(query, positions), rotary(key, positions)
-        k, v = (torch.cat(pair, dim=2) for pair in zip(self.in_order(), (key, value), strict=True))
-        self.append(key, value)
-        return sliding_window_attention(
-            query, k, v, (self.window, 0), enable_gqa=True, offset=k.size(2) - n
-        )
+        old, new = self.in_order(), (key.to(self.key.dtype), value.to(self.value.dtype))
+        k, v = (torch.cat(pair, dim=2) for pair in zip(old, new, strict=True))
+        real = self._present(present, n)
+        self.append(key, value, present)
+        options = {"enable_gqa": True, "offset": k.size(2) - n, "key_mask": real}
+        window = (self.window, 0)
+        return sliding_window_attention(query.to(k.dtype), k, v, window, **options).to(query.dtype)
+
+    def _slots(self) -> Int[Tensor, " m"]:
+        """Where the tokens lie, from the oldest to the newest."""
+        first = max(0, self.length - self.max_length)
+        return torch.arange(first, self.length, device=self.key.device) % self.max_length
+
+    def _present(self, new: Tensor | None, n: int) -> Bool[Tensor, "b m"] | None:
+        """Which of the old tokens in order, and of n new ones, are no padding; ``None``: all of them."""
+        if new is None and self.present is None:
+            return None
+        ones = torch.ones(self.key.size(0), n + self.max_length, dtype=torch.bool)
+        old = ones if self.present is None else self.present
+        new = ones[:, :n] if new is None else new
+        return torch.cat([old.to(new.device)[:, self._slots()], new], dim=1)
 
     def __repr__(self) -> str:
         b, g, slots, d = self.key.shape
@@ -95,7 +114,7 @@ class RollingKVCache(KVCache):
 
 
 @decodes(SlidingWindowAttention)
-def _(layer: SlidingWindowAttention, x, cache, *, use_rotary: bool = False):
+def _(layer: SlidingWindowAttention, x, cache, **options):
     """A cache that keeps more tokens, or fewer, would make another layer of it."""
     left = layer.window_size[0]
     if not (isinstance(cache, RollingKVCache) and cache.window == left):
@@ -103,4 +122,4 @@ def _(layer: SlidingWindowAttention, x, cache, *, use_rotary: bool = False):
             f"the layer reads itself and {left} tokens before; it needs a RollingKVCache with "
             f"window={left}; got {cache}"
         )
-    return decode_with_cache(layer, x, cache, use_rotary=use_rotary)
+    return decode_with_cache(layer, x, cache, **options)

@@ -1,12 +1,16 @@
 """Three ways for a head to read nothing: a learned sink, one more in the denominator, a gate behind it."""
 
+import math
+
 import torch
-from jaxtyping import Float, Int
+import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from attncourse.cache import KVCache, decodes
+from attncourse.decoding import decode_by_attend, decodes
+from attncourse.interface import check_sequences
 from attncourse.layers import MultiHeadAttention, merge_heads
-from attncourse.steps import add_causal, mask, mix, repeat_heads, score
+from attncourse.steps import add_causal, fold_heads, mask, mix, score, unfold_heads
 
 
 def softmax_with_sink(
@@ -16,7 +20,7 @@ def softmax_with_sink(
 
         weight(i, j) = exp(score(i, j)) / (exp(sink(h)) + sum_k exp(score(i, k)))
 
-    What a row lacks to 1 went into the sink. A row that may read nothing is 0, without a special case.
+    What a row lacks to 1 went into the sink. A row that may read nothing is 0, whether its sink is open or closed.
 
     Args:
         scores: minus infinity where a pair is forbidden.
@@ -31,8 +35,10 @@ def softmax_with_sink(
     sink = sink[:, None, None]
     # The largest is taken out of all, the sink too: nothing overflows, and the fraction stays the same.
     largest = torch.maximum(scores.amax(dim=-1, keepdim=True), sink).detach()
+    largest = largest.masked_fill(largest == -math.inf, 0.0)  # nothing to read, and no sink
     exponentials = torch.exp(scores - largest)
-    return exponentials / (torch.exp(sink - largest) + exponentials.sum(dim=-1, keepdim=True))
+    total = torch.exp(sink - largest) + exponentials.sum(dim=-1, keepdim=True)
+    return exponentials / total.masked_fill(total == 0, 1.0)
 
 
 def softmax_off_by_one(scores: Float[Tensor, "b h n m"]) -> Float[Tensor, "b h n m"]:
@@ -57,26 +63,35 @@ def sink_attention(
     attn_mask: Tensor | None = None,
     is_causal: bool = False,
     scale: float | None = None,
+    dropout_p: float = 0.0,
+    offset: int = 0,
 ) -> tuple[Float[Tensor, "b h n e"], Float[Tensor, "b h n m"]]:
     """Attention whose fourth step is `softmax_with_sink`: a head may read little, or nothing.
 
     Args:
         query, key, value: query head h reads KV head h // (h / g).
         sink: one score a head, usually learned; 0 for all is softmax-off-by-one.
-        attn_mask, is_causal, scale: as in `attncourse.steps.scaled_dot_product_attention`.
+        attn_mask, is_causal, scale, dropout_p: as in `attncourse.steps.scaled_dot_product_attention`.
+        offset: position of query 0 among the keys, for ``is_causal``.
 
     Returns: output and weights, whose rows sum to less than 1.
 
-    Cost: as `attncourse.steps.attention`.
+    Raises:
+        ValueError: shapes that do not fit. TypeError: an integer mask.
+
+    Cost: as `attncourse.steps.attention`; shared keys and values are not repeated.
     Reduces to: `attncourse.steps.attention` when sink = -inf.
     Source: openai2025.
     Chapter: 15_sinks.
     """
-    key, value = (repeat_heads(x, query.size(1)) for x in (key, value))
+    check_sequences(query, key, value, shared_heads=True)
     if is_causal:
-        attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device)
-    weights = softmax_with_sink(mask(score(query, key, scale), attn_mask), sink)
-    return mix(weights, value), weights
+        attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device, offset)
+    h, g = query.size(1), key.size(1)
+    scores = unfold_heads(score(fold_heads(query, g), key, scale), h)
+    weights = softmax_with_sink(mask(scores, attn_mask), sink)
+    weights = F.dropout(weights, dropout_p) if dropout_p else weights
+    return unfold_heads(mix(fold_heads(weights, g), value), h), weights
 
 
 class SinkAttention(MultiHeadAttention):
@@ -85,11 +100,11 @@ class SinkAttention(MultiHeadAttention):
         head_h = sink_attention(query W_h^Q, key W_g^K, value W_g^V, sink_h)
 
     Args:
-        embed_dim, num_heads, options: as in `MultiHeadAttention`, without dropout.
+        embed_dim, num_heads, options: as in `MultiHeadAttention`.
         learned: ``False`` keeps all sinks at 0: softmax-off-by-one.
 
     Raises:
-        ValueError: dropout, or what `MultiHeadAttention` refuses.
+        ValueError: what `MultiHeadAttention` refuses.
 
     Cost: num_heads parameters more than `MultiHeadAttention`.
     Reduces to: `MultiHeadAttention` when all sinks are minus infinity.
@@ -99,8 +114,6 @@ class SinkAttention(MultiHeadAttention):
 
     def __init__(self, embed_dim: int, num_heads: int, *, learned: bool = True, **options):
         super().__init__(embed_dim, num_heads, **options)
-        if self.dropout:
-            raise ValueError(f"SinkAttention has no dropout; got {self.dropout}, leave it at 0")
         self.sink = nn.Parameter(torch.zeros(num_heads), requires_grad=learned)
 
     def attend(
@@ -111,14 +124,20 @@ class SinkAttention(MultiHeadAttention):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
+        offset: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        return sink_attention(q, k, v, self.sink, attn_mask=attn_mask, is_causal=is_causal)
+        options = {"attn_mask": attn_mask, "is_causal": is_causal, "offset": offset}
+        return sink_attention(q, k, v, self.sink, dropout_p=self.dropout_p, **options)
+
+
+# A learned sink is no token, so nothing of it is cached.
+decodes(SinkAttention)(decode_by_attend)
 
 
 class GatedAttention(MultiHeadAttention):
-    """Self-attention whose result passes a gate that the query's own token opens or shuts.
+    """Multi-head attention whose result passes a gate that the query's own token opens or shuts.
 
-        output = (concat(head_0, ..., head_{H-1}) * sigmoid(x W^G)) W^O
+        output = (concat(head_0, ..., head_{H-1}) * sigmoid(query W^G)) W^O
 
     A softmax must read something; a gate of 0 lets the token ignore what was read.
 
@@ -134,45 +153,8 @@ class GatedAttention(MultiHeadAttention):
         super().__init__(embed_dim, num_heads, **options)
         self.gate_proj = nn.Linear(embed_dim, embed_dim, self.out_proj.bias is not None)
 
-    def forward(
-        self,
-        x: Float[Tensor, "b n width"],
-        *,
-        attn_mask: Tensor | None = None,
-        is_causal: bool = False,
-        need_weights: bool = False,
-        positions: Int[Tensor, " n"] | None = None,
-    ):
-        """As `MultiHeadAttention.forward` for one sequence: the output, or (output, weights)."""
-        self._check_inputs(x, x, x)
-        q, k, v = self.project(x, x, x, positions)
-        heads, weights = self.attend(q, k, v, attn_mask, is_causal, need_weights)
-        out = self.let_through(heads, x)
-        return (out, weights) if need_weights else out
-
-    def let_through(
-        self, heads: Float[Tensor, "b h n d"], x: Float[Tensor, "b n width"]
+    def join(
+        self, heads: Float[Tensor, "b h n d"], query: Float[Tensor, "b n width"]
     ) -> Float[Tensor, "b n width"]:
         """What the heads found, gated feature by feature, and through the last matrix."""
-        return self.out_proj(merge_heads(heads) * torch.sigmoid(self.gate_proj(x)))
-
-
-@decodes(GatedAttention)
-def _(layer: GatedAttention, x, cache, *, use_rotary: bool = False):
-    """The gate looks at the new tokens only, so nothing of it is cached."""
-    query, key, value = layer.project(x, x, x)
-    return layer.let_through(cache.attend(query, key, value, use_rotary), x)
-
-
-@decodes(SinkAttention)
-def _(layer: SinkAttention, x, cache, *, use_rotary: bool = False):
-    """A learned sink is no token, so nothing of it is cached. Needs a `KVCache`, which keeps every token."""
-    if type(cache) is not KVCache:
-        raise TypeError(f"SinkAttention decodes with a KVCache; got {type(cache).__name__}")
-    positions = cache.positions(x.size(1)) if use_rotary else None
-    query, key, value = layer.project(x, x, x, positions)
-    key, value = cache.append(key, value)
-    n, m = query.size(2), key.size(2)
-    visible = add_causal(None, m, m, x.device)[m - n :]
-    heads, _ = sink_attention(query, key, value, layer.sink, attn_mask=visible)
-    return layer.out_proj(merge_heads(heads))
+        return self.out_proj(merge_heads(heads) * torch.sigmoid(self.gate_proj(query)))

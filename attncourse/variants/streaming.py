@@ -1,10 +1,11 @@
 """Streaming with sinks: the first tokens and the last ones stay in the cache, what lies between is forgotten."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attncourse.cache import KVCache, cached_attention
+from attncourse.cache import BoundedCache, Rotary, cached_attention
+from attncourse.interface import check_sequences
 from attncourse.positions import rotary
 from attncourse.steps import mask, mix, normalize, repeat_heads, score
 
@@ -43,6 +44,7 @@ def streaming_attention(
     Chapter: 15_sinks.
     """
     _check(num_sinks, window)
+    check_sequences(query, key, value, shared_heads=True)
     key, value = (repeat_heads(x, query.size(1)) for x in (key, value))
     at = torch.arange(query.size(2), device=query.device)
     i, j = at[:, None], at
@@ -55,7 +57,7 @@ def streaming_attention(
     return mix(weights, value), weights
 
 
-class SinkCache(KVCache):
+class SinkCache(BoundedCache):
     """Keys and values of the first ``num_sinks`` tokens and of the last ``window``, however long the text is.
 
         kept after token t = {0 .. num_sinks - 1}  and  {t - window + 1 .. t}
@@ -66,16 +68,16 @@ class SinkCache(KVCache):
     positions in the text, and only the sinks again.
 
     Args:
-        batch, num_kv_heads, head_dim: as in `KVCache`.
+        batch, num_kv_heads, head_dim: as in `attncourse.cache.KVCache`.
         num_sinks: tokens of the beginning that stay; 0 leaves a window.
         window: last tokens that stay, the newest among them; 1 or more. (`RollingKVCache` counts without it.)
-        options: value_dim, dtype and device, as in `KVCache`.
+        options: value_dim, dtype and device, as in `attncourse.cache.KVCache`.
 
     Raises:
         ValueError: num_sinks below 0, or window below 1.
 
     Cost: memory for num_sinks + window tokens; a step turns and reads as many keys.
-    Reduces to: `KVCache` while num_sinks + window tokens suffice.
+    Reduces to: `attncourse.cache.KVCache` while num_sinks + window tokens suffice.
     Source: xiao2024, section 3.2.
     Chapter: 15_sinks.
     """
@@ -110,7 +112,7 @@ class SinkCache(KVCache):
         return torch.where(slots < self.num_sinks, slots, in_window)
 
     def append(
-        self, key: Float[Tensor, "b g n d"], value: Float[Tensor, "b g n e"]
+        self, key: Float[Tensor, "b g n d"], value: Float[Tensor, "b g n e"], present=None
     ) -> tuple[Float[Tensor, "b g m d"], Float[Tensor, "b g m e"]]:
         """Write n tokens, in the places of the oldest; returns those kept, as views, in the order of `indices`.
 
@@ -123,8 +125,7 @@ class SinkCache(KVCache):
         stays = (text < self.num_sinks) | (text >= self.length - self.window)
         in_window = self.num_sinks + (text - self.num_sinks) % self.window
         slots = torch.where(text < self.num_sinks, text, in_window)[stays]
-        self.key[:, :, slots] = key[:, :, stays].detach()
-        self.value[:, :, slots] = value[:, :, stays].detach()
+        self.overwrite(text[stays], slots, key[:, :, stays], value[:, :, stays], present)
         # A slice beyond the end is all there is.
         return self.key[:, :, : self.length], self.value[:, :, : self.length]
 
@@ -133,9 +134,17 @@ class SinkCache(KVCache):
         query: Float[Tensor, "b h n d"],
         key: Float[Tensor, "b g n d"],
         value: Float[Tensor, "b g n e"],
-        use_rotary: bool = False,
+        rotary: Rotary | None = None,
+        present: Bool[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b h n e"]:
         """What n new tokens read: together as long as they fit, and then one by one, since each evicts another."""
+        if present is not None and not present.all():
+            raise ValueError(
+                "a SinkCache keeps the first tokens of every sequence, and in front of a shorter one they are padding; "
+                "got padding in attn_mask. Stream sequences of different lengths one by one"
+            )
+        check_sequences(query, key, value, shared_heads=True)
+        self.begin()
         n = query.size(2)
         fit = min(max(self.max_length - self.length, 0), n)
         sizes = [fit] * (fit > 0) + [1] * (n - fit)
@@ -143,10 +152,10 @@ class SinkCache(KVCache):
         for q, k, v in zip(*(x.split(sizes, dim=2) for x in (query, key, value)), strict=True):
             at = self.positions(q.size(2))
             keys, values = self.append(k, v)
-            if use_rotary:
+            if rotary is not None:
                 q, keys = rotary(q, at), rotary(keys, self.indices())
-            output.append(cached_attention(q, keys, values))
-        return torch.cat(output, dim=2)
+            output.append(cached_attention(q.to(keys.dtype), keys, values))
+        return torch.cat(output, dim=2).to(query.dtype)
 
     def __repr__(self) -> str:
         b, g, _, d = self.key.shape

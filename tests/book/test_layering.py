@@ -27,16 +27,18 @@ NOTEBOOKS = sorted(ROOT.glob("exercises/**/*.ipynb"))
 # Files of one folder may import each other.
 GROUND = ("steps", "masks", "scores", "positions")
 MAY_IMPORT = {
-    **dict.fromkeys(("mods", "positions", "cost"), ()),
+    **dict.fromkeys(("mods", "interface", "positions", "cost"), ()),
     "spec": ("spec",),
-    **dict.fromkeys(("steps", "masks", "scores"), ("mods",)),
-    "layers": GROUND,
-    "cache": (*GROUND, "layers"),
-    "variants": ("mods", *GROUND, "layers", "cache", "variants"),
-    "factory": ("layers", "variants"),
+    **dict.fromkeys(("steps", "masks", "scores"), ("mods", "interface")),
+    "layers": ("interface", *GROUND),
+    "shared_heads": ("layers",),
+    "cache": ("interface", *GROUND),
+    "decoding": ("interface", "layers", "cache"),
+    "variants": ("mods", "interface", *GROUND, "layers", "cache", "decoding", "variants"),
+    "factory": ("layers", "shared_heads", "variants"),
     # What is drawn is imported when it is drawn.
     "documents": ("steps", "layers", "variants", "factory", "show", "documents"),
-    "lab": (*GROUND, "layers", "cache", "variants", "factory", "lab"),
+    "lab": ("interface", *GROUND, "layers", "cache", "decoding", "variants", "factory", "lab"),
     "show": ("show",),
     "grading": ("grading", "spec"),
     "attngrade": ("attngrade", "grading"),  # nothing of the course imports it

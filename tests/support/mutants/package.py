@@ -8,13 +8,16 @@ from unittest import mock
 
 SOURCE = Path(__file__).parents[3] / "attncourse"
 MODULES = {  # in the order of their imports
+    "interface": "interface",
     "steps": "steps",
     "masks": "masks",
     "scores": "scores",
     "cost": "cost",
     "positions": "positions",
     "layers": "layers",
+    "shared_heads": "shared_heads",
     "cache": "cache",
+    "decoding": "decoding",
     "latent": "variants.latent",
     "sinks": "variants.sinks",
     "streaming": "variants.streaming",
