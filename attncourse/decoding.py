@@ -123,10 +123,10 @@ def decode_by_attend(
         )
     n = x.size(1)
     query, key, value = layer.project(x, x, x, cache.positions(n) if use_rotary else None)
-    keys, values = cache.append(key, value, present)
+    keys, values = (kept.to(query.dtype) for kept in cache.append(key, value, present))
     options = {"attn_mask": cache.visible(), "is_causal": True, "offset": keys.size(2) - n}
-    heads, _ = layer.attend(query.to(keys.dtype), keys, values, **options)
-    return layer.join(heads.to(x.dtype), x)
+    heads, _ = layer.attend(query, keys, values, **options)
+    return layer.join(heads, x)
 
 
 def _decoder(layer: nn.Module) -> Decoder:

@@ -58,10 +58,10 @@ class LatentAttention(nn.Module):
         self.scale = 1 / math.sqrt(head_dim + rotary_dim)
         inner = num_heads * head_dim
         asking = embed_dim if query_latent_dim is None else query_latent_dim
-        self.q_latent: nn.Module = nn.Identity()
+        self.q_latent_proj = self.q_latent_norm = None
         if query_latent_dim is not None:
-            narrow = nn.Linear(embed_dim, query_latent_dim, bias=False)
-            self.q_latent = nn.Sequential(narrow, nn.RMSNorm(query_latent_dim))
+            self.q_latent_proj = nn.Linear(embed_dim, query_latent_dim, bias=False)
+            self.q_latent_norm = nn.RMSNorm(query_latent_dim)
         self.q_proj = nn.Linear(asking, inner, bias=False)
         self.q_rotary_proj = nn.Linear(asking, num_heads * rotary_dim, bias=False)
         self.latent_proj = nn.Linear(embed_dim, latent_dim, bias=False)
@@ -133,13 +133,17 @@ class LatentAttention(nn.Module):
 
     def queries(self, x: Tensor, positions: Int[Tensor, "*b n"]) -> tuple[Tensor, Tensor]:
         """The two parts of the queries: (b, h, n, head_dim) and, turned, (b, h, n, rotary_dim)."""
-        y = self.q_latent(x)
+        y = x
+        if self.q_latent_proj is not None:
+            y = self.q_latent_norm(self.q_latent_proj(x).to(x.dtype))
         q = split_heads(self.q_proj(y), self.num_heads)
         return q, self.rotary(split_heads(self.q_rotary_proj(y), self.num_heads), positions)
 
     def compress(self, x: Tensor, positions: Int[Tensor, "*b n"]) -> tuple[Tensor, Tensor]:
         """What is cached: latents (b, 1, n, latent_dim) and rotary keys (b, 1, n, rotary_dim)."""
-        latent = self.latent_norm(self.latent_proj(x))
+        latent = self.latent_norm(
+            self.latent_proj(x).to(x.dtype)
+        )  # under autocast: normed as it came
         return latent[:, None], self.rotary(self.k_rotary_proj(x)[:, None], positions)
 
     def cached(self) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -38,7 +38,8 @@ def softmax_with_sink(
     largest = largest.masked_fill(largest == -math.inf, 0.0)  # nothing to read, and no sink
     exponentials = torch.exp(scores - largest)
     total = torch.exp(sink - largest) + exponentials.sum(dim=-1, keepdim=True)
-    return exponentials / total.masked_fill(total == 0, 1.0)
+    weights = exponentials / total.masked_fill(total == 0, 1.0)
+    return weights.to(scores.dtype)
 
 
 def softmax_off_by_one(scores: Float[Tensor, "b h n m"]) -> Float[Tensor, "b h n m"]:

@@ -9,7 +9,7 @@ from support.contracts import CONTRACTS, UNDEFINED
 from support.registered import VARIANTS
 
 import attncourse
-from attncourse import cache, layers, steps, variants
+from attncourse import cache, decoding, layers, shared_heads, steps, variants
 
 found: dict[tuple[str, str], bool | None] = {}
 
@@ -36,9 +36,14 @@ def own(module) -> set[str]:
 
 def test_every_layer_and_every_file_of_variants_is_a_variant():
     tested = {name.split(",")[0] for name in VARIANTS}
-    classes = {name for name in own(layers) if inspect.isclass(vars(layers)[name])}
+    classes = {
+        name
+        for module in (layers, shared_heads)
+        for name in own(module)
+        if inspect.isclass(vars(module)[name])
+    }
     assert classes | {"attention", "scaled_dot_product_attention", "cached_attention"} <= tested
-    known = own(steps) | own(layers) | own(cache)
+    known = set().union(*map(own, (steps, layers, shared_heads, cache, decoding)))
     for path in sorted(Path(variants.__file__).parent.glob("[!_]*")):
         here = own(import_module(f"attncourse.variants.{path.stem}"))
         assert here & tested, f"register {path.name} in tests/support/cases/{path.stem}.py"

@@ -54,18 +54,18 @@ def grouped(p, s, layer, limit=None, *, is_causal=False, positions=None):
 
 @variant("GroupedQueryAttention", h=6, g=2, m=5, d=4)
 def grouped_query(p, s):
-    return grouped(p, s, p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5))
+    return grouped(p, s, p.shared_heads.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5))
 
 
 @variant("GroupedQueryAttention, causal", h=6, g=3, m=5, d=4)
 def grouped_query_causal(p, s):
-    layer = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
+    layer = p.shared_heads.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
     return grouped(p, s, layer, is_causal=True)
 
 
 @variant("MultiQueryAttention, causal", g=1, m=5, d=4)
 def multi_query(p, s):
-    layer = p.layers.MultiQueryAttention(s.h * s.d, s.h, dropout=0.5)
+    layer = p.shared_heads.MultiQueryAttention(s.h * s.d, s.h, dropout=0.5)
     return grouped(p, s, layer, is_causal=True)
 
 
@@ -75,7 +75,7 @@ def rotary(p, s):
         near, far = (torch.arange(start, start + s.n) for start in (0, 100))
         return tuple(layer(x, is_causal=True, positions=at) for at in (far, near))
 
-    layer = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
+    layer = p.shared_heads.GroupedQueryAttention(s.h * s.d, s.h, s.g, dropout=0.5)
     return grouped(p, s, layer, moved_together, is_causal=True, positions=list(range(s.n)))
 
 

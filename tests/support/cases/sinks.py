@@ -37,7 +37,7 @@ def sink_cache(p, s):
         options = {"value_dim": s.e, "dtype": q.dtype}
         cache = module(p, "streaming").SinkCache(s.b, s.g, num_sinks, window, s.d, **options)
         parts = zip(*(x.split(1, dim=2) for x in (q, k, v)), strict=True)
-        return torch.cat([cache.attend(*part, use_rotary=True) for part in parts], dim=2)
+        return torch.cat([cache.attend(*part, rotary=p.positions.rotary) for part in parts], dim=2)
 
     def no_sinks_and_no_forgetting():
         return run(*whole.inputs, num_sinks=0, window=s.n), whole.limit()[1]
@@ -55,6 +55,7 @@ def with_sink(p, s, limit, visible=None, sink=None, **options):
         (q, k, v, sink), lambda *inputs, **more: attend(*inputs, **options | more), leaves_rest=True,
         spec=lambda q, k, v, sink: spec.sink_attention(q, k, v, sink, visible),
         limit=lambda: limit(attend, q, k, v, sink),
+        dropped=lambda *inputs: attend(*inputs, **options, dropout_p=0.5),
     )  # fmt: skip
 
 
@@ -112,7 +113,7 @@ def sink_attention_layer(p, s):
     visible = spec.causal(s.n, s.n)
 
     def closed(layer, x):
-        general = p.layers.GroupedQueryAttention(s.h * s.d, s.h, s.g).double()
+        general = p.shared_heads.GroupedQueryAttention(s.h * s.d, s.h, s.g).double()
         general.load_state_dict(layer.state_dict(), strict=False)
         far = sink_layer(p, s, num_kv_heads=s.g)
         far.load_state_dict({**layer.state_dict(), "sink": torch.full((s.h,), -1e4)})
@@ -163,7 +164,7 @@ MUTANTS += [
     ("streaming", "max(self.length - self.max_length, 0)", "self.length - self.max_length"),
     ("streaming", "(text - self.num_sinks) % self.window", "text % self.window"),
     ("streaming", "| (text >= self.length - self.window)", "| (text > self.length - self.window)"),
-    ("streaming", "self.key[:, :, slots] = key[:, :, stays].detach()", "self.key[:, :, slots] = key[:, :, stays]"),
+    ("streaming", "        self.begin()\n", ""),
     ("streaming", "q, keys = rotary(q, at), rotary(keys, self.indices())", "q, keys = rotary(q, at), rotary(keys, torch.arange(keys.size(2)))"),
     ("streaming", "sizes = [fit] * (fit > 0) + [1] * (n - fit)", "sizes = [n]"),
     ("streaming", "if num_sinks < 0 or window < 1:", "if num_sinks < 0:"),
@@ -176,11 +177,12 @@ MUTANTS += [
     ("sinks", "scores.new_zeros(scores.size(1))", "scores.new_ones(scores.size(1))"),
     ("sinks", "    if is_causal:\n", "    if is_causal and attn_mask is None:\n"),
     ("sinks", "requires_grad=learned", "requires_grad=True"),
-    ("sinks", "return sink_attention(q, k, v, self.sink, attn_mask=attn_mask, is_causal=is_causal)", "return sink_attention(q, k, v, self.sink, attn_mask=attn_mask)"),
-    ("sinks", "torch.sigmoid(self.gate_proj(x))", "self.gate_proj(x)"),
-    ("sinks", "merge_heads(heads) * torch.sigmoid(self.gate_proj(x))", "merge_heads(heads * torch.sigmoid(self.gate_proj(x)).view_as(heads))"),
-    ("sinks", "cache.attend(query, key, value, use_rotary)", "cache.attend(query, key, value)"),
-    ("sinks", "        if self.dropout:\n", "        if self.dropout > 1:\n"),
-    ("sinks", "if type(cache) is not KVCache:", "if not isinstance(cache, KVCache):"),
-    ("sinks", "add_causal(None, m, m, x.device)[m - n :]", "add_causal(None, n, m, x.device)"),
+    ("sinks", "\"is_causal\": is_causal, \"offset\": offset}", "\"offset\": offset}"),
+    ("sinks", "torch.sigmoid(self.gate_proj(query))", "self.gate_proj(query)"),
+    ("sinks", "merge_heads(heads) * torch.sigmoid(self.gate_proj(query))", "merge_heads(heads * torch.sigmoid(self.gate_proj(query)).view_as(heads))"),
+    ("sinks", "dropout_p=self.dropout_p, **options", "**options"),
+    ("sinks", "F.dropout(weights, dropout_p) if dropout_p", "F.dropout(weights, dropout_p / 2) if dropout_p"),
+    ("sinks", "largest.masked_fill(largest == -math.inf, 0.0)", "largest"),
+    ("sinks", "query.device, offset)", "query.device)"),
+    ("sinks", "total.masked_fill(total == 0, 1.0)", "total"),
 ]  # fmt: skip

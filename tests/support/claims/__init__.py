@@ -10,7 +10,7 @@ import torch
 
 def decoded(p, layer, x, cache, sizes, **options):
     """What decoding ``x`` in chunks of these sizes gives, joined."""
-    parts = [p.cache.decode(layer, part, cache, **options) for part in x.split(sizes, 1)]
+    parts = [p.decoding.decode(layer, part, cache, **options) for part in x.split(sizes, 1)]
     return torch.cat(parts, dim=1)
 
 

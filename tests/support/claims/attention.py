@@ -3,12 +3,11 @@
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from attncourse import spec
 from support.claims import refused
-from support.contracts import close
+from support.contracts import Tensors, close
 
 B, H, N, M, D, E = 2, 3, 5, 7, 11, 13
 
@@ -128,19 +127,13 @@ def tables_kept(call, n: int, m: int) -> list[Tensor]:
     return list(kept.values())
 
 
-class OnlyTensors(TorchDispatchMode):
-    """Fails where a number is read out of a tensor."""
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        assert isinstance(result, Tensor), f"{function} returned {result}"
-        return result
-
-
-def without_gradients_nothing_waits_for_a_number(p):
+def without_an_empty_row_one_table_is_made(p):
+    """It is looked for before anything is filled, and looking makes no table."""
     scores = torch.randn(B, H, N, M)
-    with OnlyTensors():
-        p.steps.normalize(scores)
+    for gradients in (False, True):
+        with Tensors() as seen:
+            p.steps.normalize(scores.requires_grad_(gradients))
+        assert seen.numbers < 3.5 * scores.numel(), "two are views without their history"
 
 
 def normalize_is_the_same_traced_batched_and_compiled(p):

@@ -16,8 +16,8 @@ B, N, WIDTH, H = 2, 11, 24, 6
 def _layers(p):
     """One of each layout of heads."""
     yield p.layers.MultiHeadAttention(WIDTH, H).double()
-    yield p.layers.GroupedQueryAttention(WIDTH, H, 2).double()
-    yield p.layers.MultiQueryAttention(WIDTH, H, bias=False).double()
+    yield p.shared_heads.GroupedQueryAttention(WIDTH, H, 2).double()
+    yield p.shared_heads.MultiQueryAttention(WIDTH, H, bias=False).double()
 
 
 def decoding_in_any_chunks_is_the_full_pass(p):
@@ -152,9 +152,9 @@ def grouping_a_trained_layer_pools_its_heads(p):
     (x,) = draw((B, N, WIDTH))
     layer = p.layers.MultiHeadAttention(WIDTH, H, dropout=0.25).double().eval()
     before = {name: value.clone() for name, value in layer.state_dict().items()}
-    assert p.layers.group_kv_heads(layer, H)(x).equal(layer(x)), "nothing to pool"
+    assert p.shared_heads.group_kv_heads(layer, H)(x).equal(layer(x)), "nothing to pool"
     for how in ("mean", "first", "random"):
-        grouped = p.layers.group_kv_heads(layer, 2, how).eval()
+        grouped = p.shared_heads.group_kv_heads(layer, 2, how).eval()
         assert (grouped.num_kv_heads, grouped.dropout) == (2, 0.25)
         assert grouped.q_proj.weight.equal(layer.q_proj.weight)
         for name in ("k_proj.weight", "k_proj.bias", "v_proj.weight", "v_proj.bias"):
@@ -167,9 +167,9 @@ def grouping_a_trained_layer_pools_its_heads(p):
             else:
                 assert (pooled - heads[[0, 3]]).abs().min() > 0
     close(layer.state_dict(), before, atol=0.0)
-    again = p.layers.group_kv_heads(p.layers.group_kv_heads(layer, 2), 1)
+    again = p.shared_heads.group_kv_heads(p.shared_heads.group_kv_heads(layer, 2), 1)
     close(again.k_proj.weight, before["k_proj.weight"].unflatten(0, (H, -1)).mean(0))
-    one, two = (p.layers.group_kv_heads(layer, 2, "random").k_proj.weight for _ in range(2))
+    one, two = (p.shared_heads.group_kv_heads(layer, 2, "random").k_proj.weight for _ in range(2))
     assert (one - two).abs().min() > 0
 
 
@@ -178,8 +178,8 @@ def messages_about_shared_heads_say_what_to_do(p):
     x = torch.zeros(1, 3, 12)
     refused(
         ValueError,
-        ("num_heads=6 is not a multiple of num_kv_heads=4; use 1, 2, 3 or 6", lambda: p.layers.GroupedQueryAttention(12, 6, 4)),
-        ("num_kv_heads=6 is not a multiple of the new num_kv_heads=4", lambda: p.layers.group_kv_heads(layer, 4)),
-        ('"mean", "first" or "random"; got \'median\'', lambda: p.layers.group_kv_heads(layer, 2, "median")),
+        ("num_heads=6 is not a multiple of num_kv_heads=4; use 1, 2, 3 or 6", lambda: p.shared_heads.GroupedQueryAttention(12, 6, 4)),
+        ("num_kv_heads=6 is not a multiple of the new num_kv_heads=4", lambda: p.shared_heads.group_kv_heads(layer, 4)),
+        ('"mean", "first" or "random"; got \'median\'', lambda: p.shared_heads.group_kv_heads(layer, 2, "median")),
         ("one sequence; got 3 queries and 2 keys", lambda: layer(x, x[:, :2], positions=torch.arange(3))),
     )  # fmt: skip

@@ -22,7 +22,7 @@ def layers_that_no_cache_serves_refuse_one(p):
     for layer in _without_cache(p):
         said = f"got {type(layer).__name__}, which attends in its own way"
         with pytest.raises(TypeError, match=said):
-            p.cache.decode(layer, x, p.cache.KVCache(1, HEADS, 5, WIDTH // HEADS))
+            p.decoding.decode(layer, x, p.cache.KVCache(1, HEADS, 5, WIDTH // HEADS))
 
 
 def in_its_own_way(kind):
@@ -37,7 +37,6 @@ def in_its_own_way(kind):
 
 
 def a_layer_that_attends_in_its_own_way_is_not_decoded_as_another(p):
-    cache = p.cache.KVCache(1, HEADS, 5, WIDTH // HEADS)
     for kind in (
         p.layers.MultiHeadAttention,
         p.layers.CausalSelfAttention,
@@ -45,9 +44,11 @@ def a_layer_that_attends_in_its_own_way_is_not_decoded_as_another(p):
         module(p, "sinks").GatedAttention,
         module(p, "differential").DifferentialAttention,
     ):
-        p.cache.decode(kind(WIDTH, HEADS), torch.zeros(1, 1, WIDTH), cache)
+        layer = kind(WIDTH, HEADS)
+        cache = p.decoding.new_cache(layer, 1, 5)
+        p.decoding.decode(layer, torch.zeros(1, 1, WIDTH), cache)
         with pytest.raises(TypeError, match="attends in its own way"):
-            p.cache.decode(in_its_own_way(kind)(WIDTH, HEADS), torch.zeros(1, 1, WIDTH), cache)
+            p.decoding.decode(in_its_own_way(kind)(WIDTH, HEADS), torch.zeros(1, 1, WIDTH), cache)
 
 
 def gaps_are_closed_behind_a_query_of_a_causal_layer(p):
