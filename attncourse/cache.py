@@ -182,7 +182,8 @@ class BoundedCache(KVCache):
 
     def begin(self) -> None:
         """A new call: what was there before it is where `crop` can go back to."""
-        self.start, self.overwritten = self.length, []
+        self.start = self.length
+        self.overwritten: list[tuple] = []
 
     def overwrite(
         self, tokens: Tensor, slots: Tensor, key: Tensor, value: Tensor, present: Tensor | None
@@ -220,6 +221,7 @@ def cached_attention(
     key: Float[Tensor, "b g m d"],
     value: Float[Tensor, "b g m e"],
     attn_mask: Bool[Tensor, "b 1 1 m"] | None = None,
+    scale: float | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """The last n of m tokens ask; each reads every token up to itself.
 
@@ -232,6 +234,7 @@ def cached_attention(
         query: of the new tokens.
         key, value: of all tokens, the new ones last.
         attn_mask: ``False`` where a key is padding, for all queries alike.
+        scale: ``None`` means 1 / sqrt(d).
 
     Raises:
         ValueError: shapes that do not fit, or fewer keys than queries.
@@ -249,5 +252,5 @@ def cached_attention(
         visible = visible.repeat(h // g, 1)
     if attn_mask is not None:
         visible = attn_mask if visible is None else attn_mask & visible
-    output = F.scaled_dot_product_attention(rows, key, value, visible)
+    output = F.scaled_dot_product_attention(rows, key, value, visible, scale=scale)
     return unfold_heads(output, h)

@@ -87,7 +87,8 @@ def decode(
     Chapter: 06_kv_cache.
     """
     decoder = _decoder(layer)
-    check_inputs(x, x, x, *[layer.embed_dim] * 3)
+    width: Any = layer.embed_dim
+    check_inputs(x, x, x, width, width, width)
     visible = key_mask(attn_mask, layer, "behind a cache only padding can be hidden")
     present = None if visible is None else visible.expand(x.size(0), 1, -1)[:, 0]
     return decoder.run(layer, x, cache, present=present, **options)
@@ -124,8 +125,8 @@ def decode_by_attend(
     n = x.size(1)
     query, key, value = layer.project(x, x, x, cache.positions(n) if use_rotary else None)
     keys, values = (kept.to(query.dtype) for kept in cache.append(key, value, present))
-    options = {"attn_mask": cache.visible(), "is_causal": True, "offset": keys.size(2) - n}
-    heads, _ = layer.attend(query, keys, values, **options)
+    visible, offset = cache.visible(), keys.size(2) - n
+    heads, _ = layer.attend(query, keys, values, visible, is_causal=True, offset=offset)
     return layer.join(heads, x)
 
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from attncourse import layers
+from attncourse import layers, shared_heads
 
 
 class MultiHeadAttention(layers.MultiHeadAttention):
@@ -24,7 +24,7 @@ class MultiHeadAttention(layers.MultiHeadAttention):
         return super().forward(x)
 
 
-class GroupQueryAttention(layers.GroupedQueryAttention):
+class GroupQueryAttention(shared_heads.GroupedQueryAttention):
     """Grouped-query attention: query_heads heads ask, and kv_heads heads answer them.
 
     What differs: there is a softmax behind scores that are divided by sqrt(head_dim), and every query head has an

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attncourse import layers
+from attncourse import layers, shared_heads
 from attncourse.documents.visible import by_sample, zero_hides
 from attncourse.layers import merge_heads, split_heads
 from attncourse.steps import repeat_heads
@@ -47,7 +47,7 @@ class MultiHeadAttention(Drawn, layers.MultiHeadAttention):
         return super().forward(q, k, v, attn_mask=zero_hides(mask))
 
 
-class SharedHeads(Drawn, layers.GroupedQueryAttention):
+class SharedHeads(Drawn, shared_heads.GroupedQueryAttention):
     """What has fewer key/value heads than query heads, and is called with two sequences."""
 
     def forward(self, q: Tensor, kv: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -90,7 +90,7 @@ class GroupedQueryAttention(SharedHeads):
         draw({f"Group {group_idx}, head {head_idx}": attn_weights[0, group_idx, head_idx]})
 
 
-class MultiQueryAttention(SharedHeads, layers.MultiQueryAttention):
+class MultiQueryAttention(SharedHeads, shared_heads.MultiQueryAttention):
     """Multi-query attention.
 
     What differs: there is one key/value head. There, the wide key of each token was cut into num_heads slices that

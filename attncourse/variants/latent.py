@@ -1,11 +1,13 @@
 """Multi-head latent attention: the cache keeps one short vector a token, and every head reads it in its own way."""
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attncourse.cache import KVCache, cached_attention
 from attncourse.decoding import decodes
 from attncourse.interface import check_inputs, refuse
 from attncourse.layers import merge_heads, split_heads
@@ -58,7 +60,7 @@ class LatentAttention(nn.Module):
         self.scale = 1 / math.sqrt(head_dim + rotary_dim)
         inner = num_heads * head_dim
         asking = embed_dim if query_latent_dim is None else query_latent_dim
-        self.q_latent_proj = self.q_latent_norm = None
+        self.query_latent_dim = query_latent_dim
         if query_latent_dim is not None:
             self.q_latent_proj = nn.Linear(embed_dim, query_latent_dim, bias=False)
             self.q_latent_norm = nn.RMSNorm(query_latent_dim)
@@ -134,7 +136,7 @@ class LatentAttention(nn.Module):
     def queries(self, x: Tensor, positions: Int[Tensor, "*b n"]) -> tuple[Tensor, Tensor]:
         """The two parts of the queries: (b, h, n, head_dim) and, turned, (b, h, n, rotary_dim)."""
         y = x
-        if self.q_latent_proj is not None:
+        if self.query_latent_dim is not None:
             y = self.q_latent_norm(self.q_latent_proj(x).to(x.dtype))
         q = split_heads(self.q_proj(y), self.num_heads)
         return q, self.rotary(split_heads(self.q_rotary_proj(y), self.num_heads), positions)
@@ -165,7 +167,9 @@ class LatentAttention(nn.Module):
 
         What is left is multi-query attention, c being both key and value: all heads are rows of one.
         """
-        w_k, w_v = (matrix_of(x, self.num_heads, latent) for x in (self.k_proj, self.v_proj))
+        w_k, w_v = (
+            matrix_of(x, self.num_heads, q, self.latent_dim) for x in (self.k_proj, self.v_proj)
+        )
         q = torch.einsum("bhnd,hdc->bhnc", q, w_k)
         latent, k_rotary = latent[:, 0], k_rotary[:, 0]
         scores = q.flatten(1, 2) @ latent.mT + q_rotary.flatten(1, 2) @ k_rotary.mT
@@ -174,16 +178,49 @@ class LatentAttention(nn.Module):
         mixed = mix(weights.flatten(1, 2), latent).unflatten(1, q.shape[1:3])
         return torch.einsum("bhnc,hdc->bhnd", mixed, w_v), weights
 
+    def absorbed_in_one_pass(self, q, q_rotary, both, visible):
+        """The same, of latents and rotary keys that lie side by side: key and value are one tensor, and read once."""
+        w_k, w_v = (
+            matrix_of(x, self.num_heads, q, self.latent_dim) for x in (self.k_proj, self.v_proj)
+        )
+        q = torch.cat([torch.einsum("bhnd,hdc->bhnc", q, w_k), q_rotary], dim=-1)
+        mixed = cached_attention(q, both, both, visible, scale=self.scale)[..., : self.latent_dim]
+        return torch.einsum("bhnc,hdc->bhnd", mixed, w_v)
 
-def matrix_of(proj: nn.Module, num_heads: int, like: Tensor) -> Float[Tensor, "h d c"]:
+
+class LatentCache(KVCache):
+    """Latents where keys used to be, rotary keys in place of values: both in one tensor, of which they are views.
+
+    Cost: latent_dim + rotary_dim numbers a token.
+    Source: deepseek2024, section 2.1.
+    Chapter: 09_latent.
+    """
+
+    def __init__(self, *sizes: int, **options: Any):
+        super().__init__(*sizes, **options)
+        self.side_by_side()
+
+    def side_by_side(self) -> None:
+        """Move what is cached into one tensor."""
+        widths = self.key.size(-1), self.value.size(-1)
+        self.both = torch.cat([self.key, self.value], dim=-1)
+        self.key, self.value = self.both.split(widths, dim=-1)
+
+    def reorder(self, rows: Int[Tensor, " b"]) -> None:
+        """As `KVCache.reorder`."""
+        super().reorder(rows)
+        self.side_by_side()
+
+
+def matrix_of(proj: Any, num_heads: int, like: Tensor, width: int) -> Float[Tensor, "h d c"]:
     """The matrix of each head of a projection; of one that is wrapped or quantized, what it does to unit vectors."""
     if type(proj).forward is nn.Linear.forward:
         return proj.weight.unflatten(0, (num_heads, -1))
-    unit = torch.eye(like.size(-1), dtype=like.dtype, device=like.device)
+    unit = torch.eye(width, dtype=like.dtype, device=like.device)
     return proj(unit).mT.unflatten(0, (num_heads, -1))
 
 
-@decodes(LatentAttention)
+@decodes(LatentAttention, LatentCache.of)
 def _(
     layer: LatentAttention,
     x,
@@ -195,9 +232,11 @@ def _(
 ):
     """Positions are part of the layer: whatever ``use_rotary`` says, it turns."""
     positions = cache.positions(x.size(1))
-    latent, k_rotary = (
-        kept.to(x.dtype) for kept in cache.append(*layer.compress(x, positions), present)
-    )
-    return layer.attend(layer.queries(x, positions), (latent, k_rotary), absorbed, cache.visible())[
-        0
-    ]
+    queries = layer.queries(x, positions)
+    cached = cache.append(*layer.compress(x, positions), present)
+    if absorbed and isinstance(cache, LatentCache):
+        both = cache.both[:, :, : cache.length].to(x.dtype)
+        heads = layer.absorbed_in_one_pass(*queries, both, cache.visible())
+        return layer.out_proj(merge_heads(heads))
+    latent, k_rotary = (kept.to(x.dtype) for kept in cached)
+    return layer.attend(queries, (latent, k_rotary), absorbed, cache.visible())[0]

@@ -127,8 +127,16 @@ class SinkAttention(MultiHeadAttention):
         need_weights: bool = False,
         offset: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        options = {"attn_mask": attn_mask, "is_causal": is_causal, "offset": offset}
-        return sink_attention(q, k, v, self.sink, dropout_p=self.dropout_p, **options)
+        return sink_attention(
+            q,
+            k,
+            v,
+            self.sink,
+            attn_mask=attn_mask,
+            is_causal=is_causal,
+            dropout_p=self.dropout_p,
+            offset=offset,
+        )
 
 
 # A learned sink is no token, so nothing of it is cached.

@@ -1,7 +1,5 @@
 """Small models for the figures: embeddings, attention layers with residuals, one output matrix."""
 
-from typing import Any
-
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
@@ -68,12 +66,12 @@ class AttentionOnly(nn.Module):
         positions = torch.arange(tokens.size(1), device=tokens.device)
         if self.position is not None:
             x = x + self.position(positions)
-        options: dict[str, Any] = {"is_causal": self.is_causal, "need_weights": need_weights}
-        # Only what is asked for: not every attention takes a mask, or positions.
-        if attn_mask is not None:
-            options["attn_mask"] = attn_mask
-        if self.use_rotary:
-            options["positions"] = positions
+        options = {
+            "attn_mask": attn_mask,
+            "is_causal": self.is_causal,
+            "positions": positions if self.use_rotary else None,
+            "need_weights": need_weights,
+        }
         for norm, layer in zip(self.norms, self.layers, strict=False):
             out = layer(norm(x), **options)
             if need_weights:

@@ -1,9 +1,13 @@
 """One layer with one head that is asked to fetch a vector now and then, and has nothing to do otherwise."""
 
+from functools import partial
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from attncourse.lab.models.transformer import MakeAttention
 from attncourse.layers import MultiHeadAttention
 
 
@@ -15,8 +19,8 @@ class Fetcher(nn.Module):
     There is no residual, so to answer 0 the head must read something that is worth 0, or read nothing.
 
     Args:
-        attention: makes the layer, ``attention(embed_dim, num_heads, bias=False)``; for example `MultiHeadAttention`,
-            or ``functools.partial(SinkAttention, learned=False)``.
+        attention: makes the layer, ``attention(embed_dim, num_heads)``; for example
+            ``functools.partial(SinkAttention, bias=False)``.
         width: of the vectors.
         length: longest sequence, the number of learned positions.
         embed_dim: width inside.
@@ -25,12 +29,16 @@ class Fetcher(nn.Module):
     """
 
     def __init__(
-        self, attention=MultiHeadAttention, width: int = 8, length: int = 32, embed_dim: int = 32
+        self,
+        attention: MakeAttention = partial(MultiHeadAttention, bias=False),  # noqa: B008
+        width: int = 8,
+        length: int = 32,
+        embed_dim: int = 32,
     ):
         super().__init__()
         self.read = nn.Linear(width + 1, embed_dim)
         self.position = nn.Embedding(length, embed_dim)
-        self.attention = attention(embed_dim, 1, bias=False)
+        self.attention = attention(embed_dim, 1)
         self.answer = nn.Linear(embed_dim, width, bias=False)
 
     def forward(
@@ -58,4 +66,5 @@ class Fetcher(nn.Module):
     @torch.no_grad()
     def values(self, vectors: Tensor, flags: Tensor) -> Float[Tensor, "b n embed"]:
         """The value of each token: what a head that reads it takes along."""
-        return self.attention.v_proj(self.embed(vectors, flags))
+        v_proj: Any = self.attention.v_proj
+        return v_proj(self.embed(vectors, flags))

@@ -1,9 +1,12 @@
 """Stacks of layers: encoder, decoder, and the transformer that joins them."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from attncourse.decoding import new_cache
 from attncourse.lab.models.transformer import DecoderLayer, EncoderLayer
 from attncourse.positions import sinusoidal
 
@@ -34,6 +37,20 @@ class Encoder(nn.Module):
         """The sequence after all layers; arguments as in `EncoderLayer.forward`."""
         for layer in self.layers:
             x = layer(x, maps, **options)
+        return self.norm(x)
+
+    def new_caches(self, batch: int, max_length: int) -> list[Any]:
+        """An empty cache for the attention of each layer."""
+        layers: Any = self.layers
+        return [new_cache(layer.attention, batch, max_length) for layer in layers]
+
+    def decode(
+        self, x: Float[Tensor, "b n width"], caches: list[Any], **options
+    ) -> Float[Tensor, "b n width"]:
+        """The rows of new tokens behind those that are in the caches; options as in `attncourse.decoding.decode`."""
+        layers: Any = self.layers
+        for layer, cache in zip(layers, caches, strict=True):
+            x = layer.decode(x, cache, **options)
         return self.norm(x)
 
 

@@ -1,10 +1,12 @@
 """The layers of a transformer: attention and a feed-forward network, each with a residual and a norm."""
 
 from collections.abc import Callable
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from attncourse.decoding import decode
 from attncourse.layers import MultiHeadAttention
 
 # Makes the attention of a layer from its width and its number of heads.
@@ -100,6 +102,13 @@ class EncoderLayer(_Layer):
             options: ``attn_mask``, ``is_causal``, ``positions``, as the attention takes them.
         """
         x = self.add(x, self.norms[0], lambda y: attend(self.attention, maps, y, **options))
+        return self.add(x, self.norms[1], self.feed_forward)
+
+    def decode(
+        self, x: Float[Tensor, "b n width"], cache: Any, **options
+    ) -> Float[Tensor, "b n width"]:
+        """The rows of new tokens, given a cache of the attention: `attncourse.decoding.decode`, and the rest as it is."""
+        x = self.add(x, self.norms[0], lambda y: decode(self.attention, y, cache, **options))
         return self.add(x, self.norms[1], self.feed_forward)
 
 

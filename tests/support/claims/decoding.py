@@ -37,6 +37,30 @@ def a_new_cache_goes_on_in_any_chunks(p):
                 p.decoding.decode(layer, x, cache, **options)
 
 
+def latents_side_by_side_are_read_in_one_pass(p):
+    """Absorbed, behind the cache that `new_cache` makes: padded, cropped and reordered."""
+    (x,) = draw((B, N, WIDTH))
+    layer = module(p, "latent").LatentAttention(WIDTH, H, 8, 6, 4, query_latent_dim=5).double()
+    real = (torch.arange(N) >= torch.tensor([5, 0])[:, None])[:, None, None]
+    rows = torch.tensor([1, 0, 1])
+    for mask in (None, real):
+        full = layer(x, attn_mask=mask)
+        for size in (1, 4, N):
+            cache, found = p.decoding.new_cache(layer, B, N), []
+            for a in range(0, N, size):
+                part = None if mask is None else mask[..., a : a + size]
+                options = {"absorbed": True, "attn_mask": part}
+                found.append(p.decoding.decode(layer, x[:, a : a + size], cache, **options))
+            close(torch.cat(found, dim=1)[:, 5:], full[:, 5:])
+        cache.crop(7)
+        cache.reorder(rows)
+        part = None if mask is None else mask[rows, ..., 7:]
+        last = p.decoding.decode(layer, x[rows, 7:], cache, absorbed=True, attn_mask=part)
+        close(last, full[rows, 7:])
+    assert cache.nbytes == 3 * N * (6 + 4) * 8
+    assert cache.key.untyped_storage().data_ptr() == cache.value.untyped_storage().data_ptr()
+
+
 def a_decoded_token_makes_no_table_of_all_tokens(p):
     """Twice as many tokens behind it: twice as large a tensor at most."""
     for layer in _layers(p):
