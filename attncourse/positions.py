@@ -1,8 +1,15 @@
 """Positions as waves: a vector to add to a token (sinusoids), or an angle to turn its features by (rotary)."""
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+# A turn has 2**64 steps, so that in int64 whole turns drop out by themselves. A radian has this many, 2**64 / (2 pi),
+# of which HIGH are the first 29 bits.
+RADIAN = 2_935_890_503_282_001_226
+HIGH = RADIAN >> 33 << 33
 
 
 def sinusoidal(
@@ -15,22 +22,28 @@ def sinusoidal(
     Args:
         positions: of the tokens, from 0.
         width: of the vectors, even; two features are one clock, i = 0 .. width/2 - 1.
-        base: the slowest clock goes round once in about 2 pi base positions.
+        base: the slowest clock goes round once in about 2 pi base positions; 1 <= base.
 
     Raises:
-        ValueError: width is odd.
+        TypeError: positions are not integers.
+        ValueError: width is odd, or base is below 1.
 
     Reduces to: 0, 1, 0, 1, ... at position 0.
     Source: vaswani2017, section 3.5.
     Chapter: 04_positions.
     """
-    angles = positions[:, None] * _frequencies(width, base, positions.device)
+    angles = _angles(positions, _frequencies(width, base), torch.get_default_dtype())
     waves = torch.stack([angles.sin(), angles.cos()], dim=-1)
     return waves.flatten(1).to(torch.get_default_dtype())
 
 
 def rotary(
-    x: Float[Tensor, "*b n d"], positions: Int[Tensor, " n"], base: float = 10_000.0
+    x: Float[Tensor, "*b n d"],
+    positions: Int[Tensor, " n"] | Int[Tensor, "batch n"],
+    base: float = 10_000.0,
+    *,
+    scaling: Callable[[Tensor], Tensor] | None = None,
+    rotary_dim: int | None = None,
 ) -> Float[Tensor, "*b n d"]:
     """Turn the features of each token by angles proportional to its position.
 
@@ -43,28 +56,91 @@ def rotary(
     Args:
         x: queries or keys, d even; feature i is paired with i + d/2, as in Llama. (The paper pairs
             2i with 2i + 1: the same up to an order of the features.)
-        positions: of each token in the whole sequence; behind a cache they start at ``cache.length``.
-        base: the slowest pair turns once in about 2 pi base positions.
+        positions: of each token in the whole sequence; behind a cache they start at ``cache.length``. With
+            a row for each sequence, as left padding needs them, x is (b, h, n, d).
+        base: the slowest pair turns once in about 2 pi base positions; 1 <= base.
+        scaling: from the frequencies base^(-2 i / d) to those used instead, at most pi, as of
+            `attncourse.rope_scaling`. If it has an ``attention_factor``, cos and sin are multiplied by it.
+        rotary_dim: only so many features, the first ones, turn, and are d in the formula; even. The others
+            stay as they are, as in GPT-NeoX and Phi. None: all turn.
 
     Raises:
-        ValueError: d is odd.
+        TypeError: positions are not integers.
+        ValueError: d or rotary_dim is odd, rotary_dim is not from 2 to d, base is below 1, or positions
+            do not fit x.
 
+    Cost: float64 on the CPU only, for d/2 numbers; cos and sin differ from the exact ones by less than
+        1e-6, in float64 by 1e-9, up to position 2**24.
     Reduces to: x when all positions are 0.
-    Source: su2024, section 3.2.2.
+    Source: su2024, section 3.2.2; black2022 for ``rotary_dim``.
     Chapter: 04_positions.
     """
-    angles = positions[:, None] * _frequencies(x.size(-1), base, x.device)
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    width = x.size(-1) if rotary_dim is None else rotary_dim
+    _check_fit(x, positions, width)
+    frequencies = _frequencies(width, base)
+    if scaling is not None:
+        frequencies = scaling(frequencies)
+    angles = _angles(positions, frequencies, x.dtype)
+    if positions.dim() == 2:
+        angles = angles[:, None]  # of all heads of a sequence
+    size = getattr(scaling, "attention_factor", 1.0)
+    cos, sin = (size * angles.cos()).to(x.dtype), (size * angles.sin()).to(x.dtype)
+    x, rest = x[..., :width], x[..., width:]
     first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+    return torch.cat([first * cos - second * sin, first * sin + second * cos, rest], dim=-1)
 
 
-def _frequencies(width: int, base: float, device: torch.device) -> Float[Tensor, " half"]:
-    """base^(-2 i / width), one for each pair of features.
-
-    Far positions have large angles, and only their remainder counts: so they are made in float64, and
-    rounding comes last.
-    """
+def _frequencies(width: int, base: float) -> Float[Tensor, " half"]:
+    """base^(-2 i / width), one for each pair of features; on the CPU, because not every device has float64."""
     if width % 2:
-        raise ValueError(f"features turn in pairs, so their number must be even; got {width}")
-    return base ** (-torch.arange(0, width, 2, device=device, dtype=torch.float64) / width)
+        raise ValueError(
+            f"features turn in pairs, so their number must be even; got {width}. Use {width - 1} or {width + 1}"
+        )
+    if base < 1:
+        raise ValueError(
+            f"base must be at least 1, so that the first pair is the fastest; got {base}. Usual is 10_000 or more"
+        )
+    return base ** (-torch.arange(0, width, 2, dtype=torch.float64, device="cpu") / width)
+
+
+def _angles(
+    positions: Int[Tensor, "*n"], frequencies: Float[Tensor, " half"], dtype: torch.dtype
+) -> Float[Tensor, "*n half"]:
+    """position * frequency, less all whole turns, in -pi .. pi.
+
+    Far positions have large angles, of which only the remainder counts. So the product is made in
+    integers, where it is exact, and rounding comes last.
+    """
+    if positions.is_floating_point():
+        raise TypeError(
+            f"positions are counted, so they must be integers; got {positions.dtype}. To squeeze positions, "
+            "use scaling=interpolated(factor)"
+        )
+    # CUDA has read so few numbers before the call returns, so there is nothing to wait for.
+    steps = _in_steps(frequencies).to(positions.device, non_blocking=positions.is_cuda)
+    turned = positions[..., None].long() * steps
+    return turned.to(torch.promote_types(dtype, torch.float32)) / RADIAN
+
+
+def _in_steps(frequencies: Float[Tensor, " half"]) -> Int[Tensor, " half"]:
+    """Radians as steps, to the last of them: frequencies * RADIAN would be rounded to 53 bits.
+
+    The first 24 bits of a frequency times HIGH fill 53 bits and are exact, and the rest is small.
+    """
+    coarse = (frequencies * 2**24).floor() / 2**24
+    rest = coarse * (RADIAN - HIGH) + (frequencies - coarse) * RADIAN
+    return (coarse * HIGH).long() + rest.long()
+
+
+def _check_fit(x: Tensor, positions: Tensor, width: int) -> None:
+    """Broadcasting would take one position for all tokens, or rows of sequences for rows of heads."""
+    if not 0 < width <= x.size(-1):
+        raise ValueError(
+            f"rotary_dim must be from 2 to the {x.size(-1)} features of x; got {width}. None turns all"
+        )
+    rows = positions.dim() == 2 and x.dim() == 4 and positions.size(0) in (1, x.size(0))
+    if not (positions.dim() == 1 or rows) or positions.size(-1) != x.size(-2):
+        raise ValueError(
+            "positions must be (n,), or (b, n) where x is (b, h, n, d); got "
+            f"{tuple(positions.shape)} for x of {tuple(x.shape)}. Give each token of x its position"
+        )

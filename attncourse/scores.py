@@ -41,20 +41,28 @@ def softcap(cap: float) -> ScoreMod:
 def alibi(num_heads: int) -> ScoreMod:
     """Distance costs: each head lowers a score by its own slope times the distance.
 
-        score -> score - slope(h) * |i - j|,   slope(h) = 2 ** (-8 (h + 1) / num_heads)
+        score -> score - slope(h) * |i - j|
+        slope(h) = 2 ** (-8 (h + 1) / p)          h < p,  p the largest power of two up to num_heads
+                 = 2 ** (-8 (h - p + 1/2) / p)    h >= p: halfway between those, from the steepest on
 
     Args:
-        num_heads: number of heads, a power of two as in the source's formula.
+        num_heads: number of heads; a power of two has the first kind of slopes only.
 
     Raises:
-        ValueError: num_heads is not a power of two.
+        ValueError: num_heads is below 1.
 
-    Source: press2022, section 3. There a causal mask hides j > i; here both sides cost the same.
+    Source: press2022, section 3, and its code for numbers that are no power of two. There a causal mask
+        hides j > i; here both sides cost the same.
     Chapter: 04_positions.
     """
-    if num_heads < 1 or num_heads & (num_heads - 1):
-        raise ValueError(f"num_heads must be a power of two for these slopes; got {num_heads}")
-    slopes = 2.0 ** (-8 * torch.arange(1, num_heads + 1) / num_heads)
+    if num_heads < 1:
+        raise ValueError(
+            f"num_heads must be at least 1, for each has a slope; got {num_heads}. Use "
+            "the number of heads of the query"
+        )
+    power = 1 << (num_heads.bit_length() - 1)
+    steps = [torch.arange(1, power + 1), torch.arange(num_heads - power) + 0.5]
+    slopes = 2.0 ** (-8 * torch.cat(steps) / power)
 
     def rule(score, b, h, q_idx, kv_idx):
         return score - slopes.to(score)[h] * (q_idx - kv_idx).abs()

@@ -1,11 +1,14 @@
-"""The definitions of how scores move, by a rule, relative positions, neighbours or other heads, as literal loops."""
+"""The definitions of how scores move, by a rule, relative positions, neighbours or other heads, as literal loops.
+
+And of the frequencies by which `rotary` turns in texts that are longer than those of the training.
+"""
 
 import math
 
 import torch
 from torch import Tensor
 
-from attncourse.spec.dense import scaled_dot_product_attention, softmax
+from attncourse.spec.dense import rotary_frequencies, scaled_dot_product_attention, softmax
 
 
 def softcap(cap: float):
@@ -13,9 +16,24 @@ def softcap(cap: float):
     return lambda s, b, h, i, j: cap * torch.tanh(s / cap)
 
 
+def alibi_slopes(num_heads: int) -> list[float]:
+    """2 ** (-8 (h + 1) / n) for a power of two; else those of the next smaller one, and then every second of its double.
+
+    Source: the code of press2022.
+    """
+    power = 1
+    while 2 * power <= num_heads:
+        power *= 2
+    slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
+    if num_heads > power:
+        slopes += alibi_slopes(2 * power)[::2]
+    return slopes[:num_heads]
+
+
 def alibi(num_heads: int):
-    """score -> score - 2 ** (-8 (h + 1) / num_heads) * |i - j|."""
-    return lambda s, b, h, i, j: s - 2 ** (-8 * (h + 1) / num_heads) * abs(i - j)
+    """score -> score - slope(h) * |i - j|."""
+    slopes = alibi_slopes(num_heads)
+    return lambda s, b, h, i, j: s - slopes[h] * abs(i - j)
 
 
 def relative_bias(table: Tensor, bucket=None):
@@ -44,6 +62,55 @@ def t5_bucket(
     for k in range(1, buckets - exact):
         edges.append(exact * (furthest / exact) ** (k / (buckets - exact)))
     return first + sum(distance >= edge for edge in edges)
+
+
+def interpolated_frequencies(width: int, base: float, factor: float) -> list[float]:
+    """Each over the factor: chen2023."""
+    return [f / factor for f in rotary_frequencies(width, base)]
+
+
+def ntk_frequencies(width: int, base: float, factor: float) -> list[float]:
+    """Those of the base times factor^(width / (width - 2)): peng2023, "NTK-aware" interpolation."""
+    return rotary_frequencies(width, base * factor ** (width / (width - 2)))
+
+
+def yarn_frequencies(
+    width: int, base: float, factor: float, length: float, beta_fast: float, beta_slow: float
+) -> list[float]:
+    """A ramp over the pairs, from kept to interpolated ones: the code of peng2023."""
+
+    def pair(turns: float) -> float:
+        # turns = length base^(-2 pair / width) / (2 pi), solved for the pair
+        return width * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(base))
+
+    first, last = max(math.floor(pair(beta_fast)), 0), min(math.ceil(pair(beta_slow)), width - 1)
+    slowed = []
+    for i, f in enumerate(rotary_frequencies(width, base)):
+        if i <= first:
+            slowed.append(f)
+        elif i >= last:
+            slowed.append(f / factor)
+        else:
+            share = (i - first) / (last - first)
+            slowed.append((1 - share) * f + share * f / factor)
+    return slowed
+
+
+def llama3_frequencies(
+    width: int, base: float, factor: float, low: float, high: float, length: float
+) -> list[float]:
+    """By how often a pair turns within the trained length: the code released with Llama 3.1."""
+    slowed = []
+    for f in rotary_frequencies(width, base):
+        turns = length * f / (2 * math.pi)
+        if turns < low:
+            slowed.append(f / factor)
+        elif turns > high:
+            slowed.append(f)
+        else:
+            share = (turns - low) / (high - low)
+            slowed.append((1 - share) * f / factor + share * f)
+    return slowed
 
 
 def log_bucket(distance: int, buckets: int, furthest: int) -> int:

@@ -1,11 +1,9 @@
-"""What must hold for caches, rotations, shared key heads, and their costs, beyond the contracts."""
+"""What must hold for caches, shared key heads, and their costs, beyond the contracts."""
 
 from functools import partial
 
-import pytest
 import torch
 
-from attncourse import spec
 from support.cases import draw
 from support.claims import decoded, refused
 from support.contracts import close, largest_tensor
@@ -103,49 +101,6 @@ def parameters_of_shared_heads_are_counted(p):
         count = sum(x.numel() for x in layer.parameters())
         assert count == p.cost.grouped_query_parameters(WIDTH, H, layer.num_kv_heads, bias)
     assert p.cost.grouped_query_parameters(512, 8, 1, bias=False) == 589_824
-
-
-def rotation_equals_its_loops_and_keeps_lengths(p):
-    (x,) = draw((2, 3, 5, 8))
-    positions = [0, 3, 4, 100, 7]
-    for base in (10_000.0, 50.0):
-        turned = p.positions.rotary(x, torch.tensor(positions), base)
-        close(turned, spec.rotary(x, positions, base))
-        close(turned.norm(dim=-1), x.norm(dim=-1))
-    close(p.positions.rotary(x, torch.zeros(5, dtype=torch.long)), x, atol=0.0)
-    assert p.positions.rotary(x.half(), torch.arange(5)).dtype == torch.float16
-    with pytest.raises(ValueError, match="even; got 7"):
-        p.positions.rotary(x[..., :7], torch.arange(5))
-
-
-def a_wave_equals_its_loops(p):
-    positions = [0, 1, 4, 1000]
-    for width, base in ((8, 10_000.0), (2, 10_000.0), (6, 50.0)):
-        waves = p.positions.sinusoidal(torch.tensor(positions), width, base)
-        wanted = [spec.sinusoidal(at, width, base) for at in positions]
-        close(waves, torch.tensor(wanted), atol=1e-6)
-        # A vector has the same length everywhere, as sin^2 + cos^2 = 1.
-        close(waves.square().sum(-1), torch.full((4,), width / 2), atol=1e-5)
-    with pytest.raises(ValueError, match="even; got 7"):
-        p.positions.sinusoidal(torch.arange(3), 7)
-
-
-def products_of_turned_vectors_know_the_distance_only(p):
-    q, k = draw((1, 8), (1, 8))
-
-    def product(i, j):
-        a, b = (p.positions.rotary(x, torch.tensor([at])) for x, at in ((q, i), (k, j)))
-        return a @ b.mT
-
-    close(product(7, 3), product(104, 100))
-    assert (product(7, 3) - product(7, 4)).abs() > 1e-3
-
-
-def rotation_of_far_positions_stays_exact_in_low_precision(p):
-    x = torch.ones(1, 4)
-    at = torch.tensor([100_003])
-    exact = p.positions.rotary(x.double(), at)
-    close(p.positions.rotary(x.bfloat16(), at).double(), exact, atol=0.02)
 
 
 def grouping_a_trained_layer_pools_its_heads(p):
