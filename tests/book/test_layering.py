@@ -25,9 +25,9 @@ NOTEBOOKS = sorted(ROOT.glob("exercises/**/*.ipynb"))
 
 # A module may import what stands on its right, and nothing else of the package.
 # Files of one folder may import each other.
-GROUND = ("steps", "masks", "scores", "positions")
+GROUND = ("steps", "masks", "scores", "positions", "rope_scaling")
 MAY_IMPORT = {
-    **dict.fromkeys(("mods", "interface", "positions", "cost"), ()),
+    **dict.fromkeys(("mods", "interface", "positions", "rope_scaling", "cost"), ()),
     "spec": ("spec",),
     **dict.fromkeys(("steps", "masks", "scores"), ("mods", "interface")),
     "layers": ("interface", *GROUND),

@@ -14,6 +14,7 @@ MODULES = {  # in the order of their imports
     "scores": "scores",
     "cost": "cost",
     "positions": "positions",
+    "rope_scaling": "rope_scaling",
     "layers": "layers",
     "shared_heads": "shared_heads",
     "cache": "cache",
