@@ -1,5 +1,6 @@
 """What an attention layer takes, and what every layer and function refuses: so all of them can be exchanged."""
 
+import operator
 from typing import Any, Protocol
 
 import torch
@@ -108,6 +109,16 @@ def key_mask(attn_mask: Tensor | None, layer: nn.Module, why: str) -> Bool[Tenso
             f"queries alike, or use another layer"
         )
     return attn_mask[..., 0, :]
+
+
+def whole(name: str, x: Any) -> int:
+    """A number that counts, of Python's kind or another, as ``numpy.int64``; 2.5 and 2.0 are refused."""
+    try:
+        return operator.index(x)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be a whole number; got {x!r}. Round it first, with round or int"
+        ) from None
 
 
 def _check_not_empty(n: int, m: int, shapes: str) -> None:

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from attncourse.interface import whole
 from attncourse.mods import Index, MaskMod, named
 
 
@@ -53,13 +54,14 @@ def sliding_window(left: int, right: int) -> MaskMod:
         left, right: neighbours on each side, 0 or more; in the middle left + 1 + right keys are seen.
 
     Raises:
-        ValueError: a negative number of neighbours.
+        ValueError: a negative number of neighbours. TypeError: one that is not whole.
 
     Cost: keeps at most n (left + 1 + right) of n m pairs.
     Reduces to: `causal` when right = 0 and left >= n - 1.
     Source: beltagy2020, section 3.1.
     Chapter: 13_sliding_window.
     """
+    left, right = whole("left", left), whole("right", right)
     if left < 0 or right < 0:
         raise ValueError(
             f"left and right count neighbours and must be 0 or more; got {left} and {right}. For a "
@@ -83,13 +85,14 @@ def dilated(left: int, right: int, step: int) -> MaskMod:
         step: distance from one to the next, 1 or more.
 
     Raises:
-        ValueError: a negative number of keys, or a step below 1.
+        ValueError: a negative number of keys, or a step below 1. TypeError: a number that is not whole.
 
     Cost: keeps at most n (left + 1 + right) of n m pairs.
     Reduces to: `sliding_window` when step = 1.
     Source: beltagy2020, section 3.1.
     Chapter: 13_sliding_window.
     """
+    left, right, step = whole("left", left), whole("right", right), whole("step", step)
     if step < 1:
         raise ValueError(f"step is a distance between keys and must be 1 or more; got {step}")
     near = sliding_window(left * step, right * step)

@@ -1,15 +1,20 @@
 """BigBird: blocks of tokens read their neighbours, the first and the last block, and a few at random."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from attncourse.interface import check_sequences, key_mask, refuse, whole
 from attncourse.layers import SelfAttention
 from attncourse.masks import dense
 from attncourse.mods import Index, MaskMod
+from attncourse.variants.window import of_every_sample
+
+Rows = list[list[list[int]]]  # of each head and row the blocks that it reads
 
 
 class BigBirdPlan(NamedTuple):
@@ -31,8 +36,12 @@ class BigBirdPlan(NamedTuple):
     @property
     def counted(self) -> Bool[Tensor, "h rows k"]:
         """``False`` where a block stands for the second time: block 1's neighbour before is block 0."""
-        same = self.blocks[..., :, None] == self.blocks[..., None, :]
-        return ~same.tril(-1).any(-1)
+        return first_time(self.blocks)
+
+
+def first_time(x: Int[Tensor, "*rows k"]) -> Bool[Tensor, "*rows k"]:
+    """Which numbers of a row have not stood in it before."""
+    return ~(x[..., :, None] == x[..., None, :]).tril(-1).any(-1)
 
 
 def bigbird_plan(num_blocks: int, num_random: int, num_heads: int, seed: int = 0) -> BigBirdPlan:
@@ -45,26 +54,51 @@ def bigbird_plan(num_blocks: int, num_random: int, num_heads: int, seed: int = 0
         seed: the same one gives the same plan.
 
     Raises:
-        ValueError: a row has fewer blocks left to draw from than num_random.
+        ValueError: a row has fewer blocks left to draw from than num_random. TypeError: numbers that are not whole.
 
     Cost: num_heads * (num_blocks - 2) * (5 + num_random) numbers.
     Source: zaheer2020, section 2, and appendix D for the blocks.
     Chapter: 14_global_local.
     """
+    num_blocks, num_random = whole("num_blocks", num_blocks), whole("num_random", num_random)
     if num_blocks < 1 or not 0 <= num_random <= max(0, num_blocks - 5):
         raise ValueError(
             f"a row reads up to 5 blocks anyway and draws num_random from the others; got num_blocks="
             f"{num_blocks} and num_random={num_random}. Use smaller blocks, or fewer random ones"
         )
     generator, last = torch.Generator().manual_seed(seed), num_blocks - 1
-    blocks = torch.zeros(num_heads, max(0, num_blocks - 2), 5 + num_random, dtype=torch.int64)
-    for head in range(num_heads):
+    blocks = []
+    for _ in range(num_heads):
         for row in range(1, last):
             fixed = [0, last, row - 1, row, row + 1]
-            others = torch.tensor([c for c in range(num_blocks) if c not in fixed]).long()
-            drawn = others[torch.randperm(len(others), generator=generator)[:num_random]]
-            blocks[head, row - 1] = torch.cat([torch.tensor(fixed), drawn])
-    return BigBirdPlan(num_blocks, blocks)
+            drawn = torch.randperm(num_blocks - len({*fixed}), generator=generator, device="cpu")[
+                :num_random
+            ]
+            blocks.append(fixed + [other(rank, fixed) for rank in drawn.tolist()])
+    shape = num_heads, max(0, num_blocks - 2), 5 + num_random
+    return BigBirdPlan(num_blocks, _tensor(blocks).view(shape))
+
+
+def _tensor(blocks: list) -> Int[Tensor, "*axes"]:
+    return torch.tensor(blocks, dtype=torch.int64, device="cpu")
+
+
+def other(rank: int, fixed: list[int]) -> int:
+    """The block of this rank among those that are not fixed: as many further on as fixed ones stand before it."""
+    for block in sorted({*fixed}):
+        rank += rank >= block
+    return rank
+
+
+@lru_cache(maxsize=64)
+def _kept_plan(num_blocks: int, num_random: int, num_heads: int, seed: int) -> BigBirdPlan:
+    return bigbird_plan(num_blocks, num_random, num_heads, seed)
+
+
+@torch.compiler.assume_constant_result
+def _read_by(num_blocks: int, num_random: int, num_heads: int, seed: int) -> Rows:
+    """The kept plan as numbers, which a traced graph takes as they are: it cannot draw."""
+    return _kept_plan(num_blocks, num_random, num_heads, seed).blocks.tolist()
 
 
 def bigbird_mask(plan: BigBirdPlan, block_size: int) -> MaskMod:
@@ -97,6 +131,8 @@ def bigbird_attention(
     block_size: int,
     *,
     scale: float | None = None,
+    key_mask: Bool[Tensor, "*b n"] | None = None,
+    dropout_p: float = 0.0,
 ) -> Float[Tensor, "b h n e"]:
     """Block by block: the keys that the plan names are joined, and one softmax goes over them.
 
@@ -107,6 +143,7 @@ def bigbird_attention(
         plan: see `bigbird_plan`.
         block_size: tokens of a block.
         scale: ``None`` means 1 / sqrt(head_dim).
+        key_mask, dropout_p: as in `attncourse.variants.window.sliding_window_attention`.
 
     Raises:
         ValueError: a length or a number of heads that the plan does not fit.
@@ -118,34 +155,55 @@ def bigbird_attention(
     Chapter: 14_global_local.
     """
     _check(query, key, value, plan, block_size)
-    keys, values = by_block(key, block_size), by_block(value, block_size)
-    counted = plan.counted.repeat_interleave(block_size, dim=2).to(query.device)
-    blocks, outputs = plan.blocks.tolist(), []
+    options = {"scale": scale, "key_mask": key_mask, "dropout_p": dropout_p}
+    return by_rows(query, key, value, plan.blocks.tolist(), block_size, **options)
+
+
+def by_rows(
+    query: Float[Tensor, "b h n d"],
+    key: Float[Tensor, "b h n d"],
+    value: Float[Tensor, "b h n e"],
+    read: Rows,
+    block_size: int,
+    *,
+    key_mask: Bool[Tensor, "*b n"] | None = None,
+    **options,
+) -> Float[Tensor, "b h n e"]:
+    """What each row of blocks reads, one after the other; the first and the last one all keys."""
+    real, last = of_every_sample(key_mask, key), query.size(2) // block_size - 1
+    present = None if real is None else real[:, None].expand(-1, key.size(1), -1)
+    cut = [None if x is None else by_block(x, block_size) for x in (key, value, present)]
+    outputs = []
     for row, q in enumerate(query.split(block_size, dim=2)):
-        k, v, seen = key, value, None
-        if 0 < row < plan.num_blocks - 1:
-            read = [head[row - 1] for head in blocks]
-            k, v, seen = joined(keys, read), joined(values, read), counted[:, row - 1, None]
-        outputs.append(F.scaled_dot_product_attention(q, k, v, seen, scale=scale))
+        k, v, seen = key, value, None if present is None else present[:, :, None]
+        if 0 < row < last:
+            columns = [head[row - 1] for head in read]
+            k, v = (joined(x, columns) for x in cut[:2])
+            once = first_time(torch.tensor(columns, device=q.device))
+            seen = once.repeat_interleave(block_size, dim=1)[:, None]
+            if present is not None:
+                seen = seen & joined(cut[2], columns)[:, :, None]
+        outputs.append(F.scaled_dot_product_attention(q, k, v, seen, **options))
     return torch.cat(outputs, dim=2)
 
 
-def by_block(x: Float[Tensor, "b h n d"], block_size: int) -> list[tuple[Tensor, ...]]:
+def by_block(x: Shaped[Tensor, "b h n *d"], block_size: int) -> list[tuple[Tensor, ...]]:
     """Head h's block c, (b, block_size, d), is ``[h][c]``; cut once, so that the gradient is joined once."""
     return [head.split(block_size, dim=1) for head in x.unbind(1)]
 
 
-def joined(cut: list[tuple[Tensor, ...]], read: list[list[int]]) -> Float[Tensor, "b h m d"]:
+def joined(cut: list[tuple[Tensor, ...]], read: list[list[int]]) -> Shaped[Tensor, "b h m *d"]:
     """The blocks that each head reads, one behind the other."""
     named = [blocks[c] for blocks, columns in zip(cut, read, strict=True) for c in columns]
     return torch.cat(named, dim=1).unflatten(1, (len(cut), -1))
 
 
 def _check(query, key, value, plan, block_size) -> None:
-    if query.shape != key.shape or key.shape[:3] != value.shape[:3]:
+    check_sequences(query, key, value)
+    if query.size(2) != key.size(2):
         raise ValueError(
-            f"query, key and value must be of the same tokens and heads; got query "
-            f"{tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+            f"query and key must be of the same tokens, cut into the same blocks; got {query.size(2)} queries and "
+            f"{key.size(2)} keys. Give all tokens as both"
         )
     if query.size(2) != plan.num_blocks * block_size or query.size(1) != plan.blocks.size(0):
         raise ValueError(
@@ -154,27 +212,35 @@ def _check(query, key, value, plan, block_size) -> None:
         )
 
 
+# Why there is no other mask than padding.
+BOTH_WAYS = "its first and last block read the whole sequence and are read by all"
+
+
 class BigBirdAttention(SelfAttention):
-    """Self-attention by BigBird's blocks; the plan is drawn from the seed, anew for every length.
+    """Self-attention by BigBird's blocks; the plan is drawn from the seed, once for every length.
 
         head_h = bigbird_attention(x W_h^Q, x W_h^K, x W_h^V, plan, block_size)
 
     Args:
-        embed_dim, num_heads, bias: as in `MultiHeadAttention`.
+        embed_dim, num_heads, bias, dropout: as in `MultiHeadAttention`.
         block_size: tokens of a block; a sequence is a multiple of it.
         num_random: random blocks of a row; fewer where a short sequence has no others left.
         seed: of the plan. Layers of a model should have different ones.
 
-    It takes no mask: the first block reads all tokens, so the layer cannot be causal.
+    Padding is hidden block by block, too. The first block reads all tokens, so the layer cannot be causal. Under
+    ``torch.vmap`` and a non-strict ``torch.export`` nothing can be drawn: call ``layer.plan(n)`` before.
 
     Raises:
-        ValueError: a sequence of another length, a mask, ``is_causal``, or what `MultiHeadAttention` refuses.
+        ValueError: a sequence of another length, a mask that is more than padding, ``is_causal``, or what
+            `MultiHeadAttention` refuses. TypeError: numbers that are not whole.
 
     Cost: see `bigbird_attention`; with ``need_weights`` all n n pairs are computed.
     Reduces to: `SelfAttention` when there are no more than 4 blocks.
     Source: zaheer2020, section 2, and appendix D for the blocks.
     Chapter: 14_global_local.
     """
+
+    one_sequence = "its blocks are of one sequence"
 
     def __init__(
         self,
@@ -185,12 +251,23 @@ class BigBirdAttention(SelfAttention):
         *,
         seed: int = 0,
         bias: bool = True,
+        dropout: float = 0.0,
     ):
-        super().__init__(embed_dim, num_heads, bias=bias)
-        self.block_size, self.num_random, self.seed = block_size, num_random, seed
+        super().__init__(embed_dim, num_heads, dropout, bias)
+        self.block_size = whole("block_size", block_size)
+        self.num_random, self.seed = whole("num_random", num_random), whole("seed", seed)
+        if self.block_size < 1 or self.num_random < 0:
+            raise ValueError(
+                f"block_size must be 1 or more and num_random 0 or more; got {block_size} and {num_random}. Use "
+                f"block_size=64, num_random=3, as the source does"
+            )
 
     def plan(self, n: int) -> BigBirdPlan:
         """Who reads whom in a sequence of n tokens."""
+        return _kept_plan(*self._sizes(n))
+
+    def _sizes(self, n: int) -> tuple[int, int, int, int]:
+        """What the plan for n tokens depends on."""
         num_blocks, rest = divmod(n, self.block_size)
         if rest or not num_blocks:
             raise ValueError(
@@ -198,7 +275,7 @@ class BigBirdAttention(SelfAttention):
                 f"choose another block_size"
             )
         num_random = min(self.num_random, max(0, num_blocks - 5))
-        return bigbird_plan(num_blocks, num_random, self.num_heads, self.seed)
+        return num_blocks, num_random, self.num_heads, self.seed
 
     def attend(
         self,
@@ -208,15 +285,16 @@ class BigBirdAttention(SelfAttention):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
+        offset: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        if is_causal or attn_mask is not None:
-            raise ValueError(
-                "the first and the last block of BigBird read all tokens, and all read them, so it takes no "
-                "mask; got is_causal or an attn_mask"
-            )
-        plan = self.plan(q.size(2))
+        refuse(self, BOTH_WAYS, is_causal=is_causal)
+        real = of_every_sample(key_mask(attn_mask, self, BOTH_WAYS), k)
+        sizes = self._sizes(q.size(2))
         if not need_weights:
-            return bigbird_attention(q, k, v, plan, self.block_size), None
-        rule = bigbird_mask(plan, self.block_size)
+            options = {"key_mask": real, "dropout_p": self.dropout_p}
+            return by_rows(q, k, v, _read_by(*sizes), self.block_size, **options), None
+        blocks = _tensor(_read_by(*sizes)).view(self.num_heads, -1, 5 + sizes[1])
+        rule = bigbird_mask(BigBirdPlan(sizes[0], blocks), self.block_size)
         visible = dense(rule, 1, self.num_heads, q.size(2), k.size(2)).to(q.device)
+        visible = visible if real is None else visible & real[:, None, None]
         return super().attend(q, k, v, visible, need_weights=True)

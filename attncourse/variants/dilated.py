@@ -1,16 +1,77 @@
 """A window with gaps: as many keys as a window has, further apart, so that it reaches further."""
 
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from attncourse.decoding import decode_by_attend, decodes
+from attncourse.interface import whole
 from attncourse.layers import SelfAttention
 from attncourse.masks import dilated
-from attncourse.variants.window import joined, pair
+from attncourse.variants.flash import check_inputs
+from attncourse.variants.window import (
+    joined,
+    of_every_sample,
+    padding_alone,
+    pair,
+    sliding_window_attention,
+)
+
+
+def dilated_attention(
+    query: Float[Tensor, "b h n d"],
+    key: Float[Tensor, "b g m d"],
+    value: Float[Tensor, "b g m e"],
+    window_size: tuple[int, int],
+    step: int,
+    *,
+    offset: int = 0,
+    enable_gqa: bool = False,
+    key_mask: Bool[Tensor, "*b m"] | None = None,
+    **options,
+) -> Float[Tensor, "b h n e"]:
+    """A window in each of ``step`` sequences that stand interleaved in one: tokens of two of them never meet.
+
+        output(i) = sum_j softmax_j(scale query(i) . key(j)) value(j)    j - i = -left step, ..., -step, 0, ..., right step
+
+    Args:
+        query, key, value, offset, enable_gqa, key_mask: as in `sliding_window_attention`.
+        window_size: (left, right), keys that are read on each side.
+        step: distance from one key to the next, 1 or more.
+        options: scale and dropout_p, as there.
+
+    Raises:
+        TypeError: one number as the window, or numbers that are not whole.
+        ValueError: a negative number of keys, a step below 1, or shapes that do not fit.
+
+    Cost: as `sliding_window_attention`, and in training step times the memory of the gradients of key and value.
+    Reduces to: `sliding_window_attention` when step = 1.
+    Source: beltagy2020, section 3.1.
+    Chapter: 13_sliding_window.
+    """
+    dilated(0, 0, step)  # it says what is wrong with the number
+    check_inputs(query, key, value, None, enable_gqa)
+    n, real = query.size(2), of_every_sample(key_mask, key)
+    outputs, order = [], []
+    for start in range(step):
+        first = (start - offset) % step  # of the queries at positions start, start + step, ...
+        q, k, v = query[:, :, first::step], key[:, :, start::step], value[:, :, start::step]
+        if first >= n:
+            continue
+        order.append(torch.arange(first, n, step, device=query.device))
+        if start >= key.size(2):
+            outputs.append(query.new_zeros(*q.shape[:3], value.size(3)))
+            continue
+        own = None if real is None else real[:, start::step]
+        shape = {"offset": (first + offset) // step, "enable_gqa": enable_gqa, "key_mask": own}
+        outputs.append(sliding_window_attention(q, k, v, window_size, **shape, **options))
+    return torch.cat(outputs, dim=2)[:, :, torch.cat(order).argsort()]
 
 
 class DilatedAttention(SelfAttention):
     """Self-attention in which every position reads each ``step``-th of its neighbours.
 
-        visible(i, j) = j - i is one of -left step, ..., -step, 0, step, ..., right step
+        head_h = dilated_attention(x W_h^Q, x W_h^K, x W_h^V, window_size, step)
 
     Layers that all have one step never bring together what lies at even and at odd distances, if it is 2; in
     the source only some heads have gaps, and the steps differ.
@@ -22,8 +83,9 @@ class DilatedAttention(SelfAttention):
 
     Raises:
         ValueError: a negative number of keys, a step below 1, or what `MultiHeadAttention` refuses.
+        TypeError: numbers that are not whole.
 
-    Cost: all n n pairs are computed, and most are hidden.
+    Cost: see `dilated_attention`; all n n pairs with ``need_weights``, or an ``attn_mask`` that is more than padding.
     Reduces to: `attncourse.variants.window.SlidingWindowAttention` when step = 1.
     Source: beltagy2020, section 3.1.
     Chapter: 13_sliding_window.
@@ -38,8 +100,8 @@ class DilatedAttention(SelfAttention):
         **options,
     ):
         super().__init__(embed_dim, num_heads, **options)
-        self.window_size, self.step = pair(window_size), step
-        dilated(*self.window_size, step)  # it says what is wrong with the numbers
+        self.window_size, self.step = pair(window_size), whole("step", step)
+        dilated(*self.window_size, self.step)  # it says what is wrong with the numbers
 
     def attend(
         self,
@@ -49,10 +111,21 @@ class DilatedAttention(SelfAttention):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
+        offset: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        left, right = self.window_size
-        rule = dilated(left, 0 if is_causal else right, self.step)
-        return super().attend(q, k, v, joined(rule, q, k, attn_mask), need_weights=need_weights)
+        left, right = pair(self.window_size)
+        window = left, 0 if is_causal else right
+        if need_weights or not padding_alone(attn_mask):
+            visible = joined(dilated(*window, self.step), q, k, attn_mask, offset)
+            return super().attend(q, k, v, visible, need_weights=need_weights)
+        shared = self.num_kv_heads < self.num_heads
+        options = {"enable_gqa": shared, "offset": offset, "key_mask": attn_mask}
+        options["dropout_p"] = self.dropout_p
+        return dilated_attention(q, k, v, window, self.step, **options), None
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, window_size={self.window_size}, step={self.step}"
+
+
+# With gaps the window reaches far back, so a cache keeps every token.
+decodes(DilatedAttention)(decode_by_attend)

@@ -6,7 +6,8 @@ from torch import Tensor
 
 from attncourse.cache import BoundedCache, Rotary
 from attncourse.decoding import decode_with_cache, decodes
-from attncourse.variants.window import SlidingWindowAttention, sliding_window_attention
+from attncourse.interface import whole
+from attncourse.variants.window import SlidingWindowAttention, pair, sliding_window_attention
 
 
 class RollingKVCache(BoundedCache):
@@ -21,7 +22,7 @@ class RollingKVCache(BoundedCache):
         options: value_dim, dtype and device, as in `attncourse.cache.KVCache`.
 
     Raises:
-        ValueError: a negative window.
+        ValueError: a negative window. TypeError: one that is not whole.
 
     Cost: memory for window + 1 tokens; a step reads as many keys, at position 100 as at position 100,000.
     Reduces to: `attncourse.cache.KVCache` while no token has been overwritten.
@@ -30,6 +31,7 @@ class RollingKVCache(BoundedCache):
     """
 
     def __init__(self, batch: int, num_kv_heads: int, window: int, head_dim: int, **options):
+        window = whole("window", window)
         if window < 0:
             raise ValueError(
                 f"window counts the tokens before the one that reads and must be 0 or more; got {window}"
@@ -113,10 +115,15 @@ class RollingKVCache(BoundedCache):
         )
 
 
-@decodes(SlidingWindowAttention)
+def cache_of(layer: SlidingWindowAttention, batch: int, max_length: int) -> RollingKVCache:
+    """The cache that a layer needs: as long as its window on the left, however many tokens come."""
+    return RollingKVCache.of(layer, batch, pair(layer.window_size)[0])
+
+
+@decodes(SlidingWindowAttention, cache_of)
 def _(layer: SlidingWindowAttention, x, cache, **options):
     """A cache that keeps more tokens, or fewer, would make another layer of it."""
-    left = layer.window_size[0]
+    left, _ = pair(layer.window_size)
     if not (isinstance(cache, RollingKVCache) and cache.window == left):
         raise ValueError(
             f"the layer reads itself and {left} tokens before; it needs a RollingKVCache with "

@@ -1,14 +1,13 @@
 """Sliding-window attention: every query reads its neighbours, and nothing else is computed."""
 
-from functools import cache
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from attncourse.interface import whole
 from attncourse.layers import SelfAttention
-from attncourse.masks import dense, sliding_window
+from attncourse.masks import sliding_window
 from attncourse.mods import MaskMod
 from attncourse.steps import check_mask, mask
 from attncourse.variants.flash import check_inputs
@@ -27,6 +26,7 @@ def sliding_window_attention(
     scale: float | None = None,
     dropout_p: float = 0.0,
     offset: int = 0,
+    key_mask: Bool[Tensor, "*b m"] | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """Attention of neighbours, block by block; no tensor of queries x keys exists at any time.
 
@@ -43,33 +43,36 @@ def sliding_window_attention(
         scale: factor on the dot products; ``None`` means 1 / sqrt(head_dim).
         dropout_p: probability that a weight is zeroed, in evaluation too, as in torch.
         offset: position of query 0 among the keys: 0 aligns the first ones, m - n the last ones.
+        key_mask: (b, m), or (m) for all samples, with axes of 1 between them if you like: ``False`` hides a key
+            from all queries, as padding. ``None`` hides nothing.
 
     Returns: the output; 0, with zero gradient, for a query that has no neighbours.
 
     Raises:
-        TypeError: one number as the window. ValueError: a negative number of neighbours, or shapes that do not fit.
+        TypeError: one number as the window, or numbers that are not whole.
+        ValueError: a negative number of neighbours, or shapes that do not fit.
 
     Cost: at most 2 n (left + right + 2 ``ROWS``) (d + e) FLOPs per head; memory for the inputs and one block.
     Reduces to: causal attention when left >= n - 1 and right = 0.
     Source: beltagy2020, section 3.1.
     Chapter: 13_sliding_window.
     """
-    rule = _rule(window_size)
-    left, right = window_size
+    left, right = _two(window_size)
     check_inputs(query, key, value, None, enable_gqa)
+    rule, real = sliding_window(left, right), of_every_sample(key_mask, key)
     keys, values = key.split(ROWS, dim=2), value.split(ROWS, dim=2)
-
-    @cache  # all blocks but those at the ends have the same mask
-    def visible(n: int, m: int, ahead: int) -> Bool[Tensor, "n m"]:
-        i, j = (torch.arange(length, device=key.device) for length in (n, m))
-        return torch.as_tensor(rule(0, 0, i[:, None] + ahead, j))
-
+    made: dict[tuple[int, ...], Tensor] = {}  # all blocks but those at the ends have the same mask
     outputs = []
     for block, rows in enumerate(query.split(ROWS, dim=2)):
         first = block * ROWS + offset  # the position of its first query
         near = neighbours(first - left, first + ROWS - 1 + right, len(keys))
         k, v = torch.cat(keys[near], dim=2), torch.cat(values[near], dim=2)
-        seen = visible(rows.size(2), k.size(2), first - near.start * ROWS)
+        shape = rows.size(2), k.size(2), first - near.start * ROWS
+        if shape not in made:
+            made[shape] = table(rule, *shape, key.device)
+        seen = made[shape]
+        if real is not None:
+            seen = seen & real[:, None, None, near.start * ROWS : near.stop * ROWS]
         outputs.append(
             F.scaled_dot_product_attention(
                 rows, k, v, seen, dropout_p, scale=scale, enable_gqa=enable_gqa
@@ -84,29 +87,63 @@ def neighbours(first: int, last: int, count: int) -> slice:
     return slice(start, max(last // ROWS, start) + 1)
 
 
+def table(rule: MaskMod, n: int, m: int, offset: int, device: torch.device) -> Bool[Tensor, "n m"]:
+    """Who reads whom by a rule that looks at positions only; query 0 stands at ``offset`` among the keys."""
+    i, j = (torch.arange(length, device=device) for length in (n, m))
+    return torch.as_tensor(rule(0, 0, i[:, None] + offset, j))
+
+
 def pair(window_size: int | tuple[int, int]) -> tuple[int, int]:
     """(left, right) of a window: of one number, half on each side, rounded down."""
-    if isinstance(window_size, int):
-        return window_size // 2, window_size // 2
-    return window_size
+    if isinstance(window_size, tuple | list):
+        return _two(window_size)
+    half = whole("window_size", window_size) // 2
+    return half, half
 
 
-def joined(rule: MaskMod, q: Tensor, k: Tensor, attn_mask: Tensor | None) -> Tensor:
+def joined(
+    rule: MaskMod, q: Tensor, k: Tensor, attn_mask: Tensor | None, offset: int = 0
+) -> Tensor:
     """A mask that hides what the rule forbids and what an ``attn_mask`` hides."""
-    visible = dense(rule, 1, 1, q.size(2), k.size(2))[0, 0].to(q.device)
+    visible = table(rule, q.size(2), k.size(2), offset, q.device)
     if attn_mask is None:
         return visible
     check_mask(attn_mask, axes=4)
     return attn_mask & visible if attn_mask.dtype == torch.bool else mask(attn_mask, visible)
 
 
-def _rule(window_size: tuple[int, int]) -> MaskMod:
-    if isinstance(window_size, int):
+def of_every_sample(
+    key_mask: Bool[Tensor, "*b m"] | None, key: Float[Tensor, "b g m d"]
+) -> Bool[Tensor, "b m"] | None:
+    """A mask of keys with one row a sample; one that does not belong to these keys is refused."""
+    if key_mask is None:
+        return None
+    b, m = key.size(0), key.size(2)
+    *samples, keys = key_mask.shape
+    fits = keys == m and samples[:1] in ([], [1], [b]) and {*samples[1:]} <= {1}
+    if not fits or key_mask.dtype != torch.bool:
+        raise ValueError(
+            f"key_mask must be bool, True = may be read, of shape (batch, keys) = {(b, m)}; got {key_mask.dtype} of "
+            f"shape {tuple(key_mask.shape)}. Make it of the keys' own tokens, as tokens != pad_id"
+        )
+    return key_mask.reshape(-1, m).expand(b, m)
+
+
+def padding_alone(attn_mask: Tensor | None) -> bool:
+    """Whether a mask says the same to all queries of all heads, so that the keys' own mask says it, too."""
+    if attn_mask is None or attn_mask.dtype != torch.bool:
+        return attn_mask is None
+    return attn_mask.shape[:-1] == (1,) or (attn_mask.dim() == 4 and attn_mask.shape[1:3] == (1, 1))
+
+
+def _two(window_size: tuple[int, int]) -> tuple[int, int]:
+    if not isinstance(window_size, tuple | list) or len(window_size) != 2:
         raise TypeError(
             f"window_size is a pair (left, right); got {window_size}. For a causal window of w tokens, the "
             f"token itself among them, use (w - 1, 0)"
         )
-    return sliding_window(*window_size)
+    left, right = window_size
+    return whole("left", left), whole("right", right)
 
 
 class SlidingWindowAttention(SelfAttention):
@@ -120,8 +157,13 @@ class SlidingWindowAttention(SelfAttention):
             w + 1 keys if w is even and w if it is odd.
         options: of `attncourse.layers.MultiHeadAttention`, as ``num_kv_heads``.
 
-    With ``is_causal`` only the left neighbours remain. An ``attn_mask`` is joined with the window; with one, and with
-    ``need_weights``, all n n pairs are computed.
+    With ``is_causal`` only the left neighbours remain. An ``attn_mask`` is joined with the window; with one that is
+    more than padding, and with ``need_weights``, all n n pairs are computed. `decode` needs a
+    `attncourse.variants.rolling.RollingKVCache`.
+
+    Raises:
+        ValueError: a negative number of neighbours, or what `MultiHeadAttention` refuses.
+        TypeError: numbers that are not whole.
 
     Reduces to: `attncourse.layers.SelfAttention` when the window holds the whole sequence.
     Source: beltagy2020, section 3.1.
@@ -143,17 +185,17 @@ class SlidingWindowAttention(SelfAttention):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
+        offset: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
         """The blocks; or the window as a mask, when all weights are wanted or forbidden one by one."""
         left, right = pair(self.window_size)
         window = (left, 0 if is_causal else right)
-        if attn_mask is None and not need_weights:
-            shared = self.num_kv_heads < self.num_heads
-            dropout_p = self.dropout if self.training else 0.0
-            out = sliding_window_attention(q, k, v, window, enable_gqa=shared, dropout_p=dropout_p)
-            return out, None
-        visible = joined(sliding_window(*window), q, k, attn_mask)
-        return super().attend(q, k, v, visible, need_weights=need_weights)
+        if need_weights or not padding_alone(attn_mask):
+            visible = joined(sliding_window(*window), q, k, attn_mask, offset)
+            return super().attend(q, k, v, visible, need_weights=need_weights)
+        shared = self.num_kv_heads < self.num_heads
+        options = {"enable_gqa": shared, "offset": offset, "key_mask": attn_mask}
+        return sliding_window_attention(q, k, v, window, dropout_p=self.dropout_p, **options), None
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, window_size={self.window_size}"

@@ -15,7 +15,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from attncourse.interface import check_sequences
 from attncourse.steps import check_mask
+from attncourse.variants.flash import tiled
 from attncourse.variants.flash.backends import MODULES, choose
 
 
@@ -75,50 +77,64 @@ def flash_attention(
     scale = 1 / math.sqrt(query.size(-1)) if scale is None else scale
     if scale <= 0:  # the kernels rely on a positive scale
         query, scale = query * scale, 1.0
-    rule = (scale, is_causal, offset) + (() if attn_mask is None else (attn_mask,))
-    module = importlib.import_module(f"attncourse.variants.flash.{MODULES[chosen]}")
-    output, lse = Flash.apply(query, key, value, module, rule)
+    rule = (scale, is_causal, offset)
+    output, lse = Flash.apply(query, key, value, attn_mask, module_of(chosen), rule)
     return (output, Aux(lse, chosen)) if return_aux else output
+
+
+def module_of(backend: str) -> ModuleType:
+    """Where a backend is written; those that need Triton are imported when they are used."""
+    if backend == "tiled":
+        return tiled
+    return importlib.import_module(f"attncourse.variants.flash.{MODULES[backend]}")
 
 
 class Flash(torch.autograd.Function):
     """Joins a backend's `forward` and `backward`: what autograd would store is n m numbers, this is n."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx, query, key, value, module: ModuleType, rule: tuple):
-        """Keep inputs, output and one number a row."""
-        output, lse = module.forward(query, key, value, *rule)
-        ctx.save_for_backward(query, key, value, output, lse)
-        ctx.module, ctx.rule = module, rule
-        return output, lse
+    def forward(query, key, value, attn_mask, module: ModuleType, rule: tuple):
+        """Output and one number a row."""
+        return module.forward(query, key, value, *rule, *_if_there(attn_mask))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        """Keep the inputs, too."""
+        query, key, value, attn_mask, ctx.module, ctx.rule = inputs
+        ctx.save_for_backward(query, key, value, *output, attn_mask)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_output, grad_lse):
         """Gradients of query, key and value."""
-        gradients = ctx.module.backward(grad_output, grad_lse, *ctx.saved_tensors, *ctx.rule)
-        return *gradients, None, None
+        *saved, attn_mask = ctx.saved_tensors
+        rule = *ctx.rule, *_if_there(attn_mask)
+        gradients = ctx.module.backward(grad_output, grad_lse, *saved, *rule)
+        return *gradients, None, None, None
+
+
+def _if_there(attn_mask: Tensor | None) -> tuple[Tensor, ...]:
+    """Only one backend takes a mask."""
+    return () if attn_mask is None else (attn_mask,)
 
 
 def check_inputs(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, enable_gqa: bool
 ) -> None:
     """Refuse what no backend can compute, before any of them starts."""
-    shapes = f"got query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
-    if not query.dim() == key.dim() == value.dim() == 4:
-        raise ValueError(f"query, key and value must be (batch, heads, seq, head_dim); {shapes}")
-    if query.size(-1) != key.size(-1):
-        raise ValueError(f"query and key must have the same head_dim (last axis); {shapes}")
-    if not (query.size(0) == key.size(0) and key.shape[:3] == value.shape[:3]):
-        raise ValueError(
-            f"batch, and key/value heads and length of key and value, must agree; {shapes}"
-        )
+    check_sequences(query, key, value, shared_heads=True)
     if not enable_gqa and query.size(1) != key.size(1):
         raise ValueError(
-            f"query and key must have as many heads; {shapes}. For fewer key/value heads set enable_gqa=True"
+            f"query and key must have as many heads; got {query.size(1)} and {key.size(1)}. For fewer key/value heads "
+            f"set enable_gqa=True"
         )
-    if query.size(1) % max(key.size(1), 1):
-        raise ValueError(f"query heads must be a multiple of key/value heads; {shapes}")
+    if query.dim() != 4:
+        raise ValueError(
+            f"query, key and value must be (batch, heads, seq, head_dim); got {query.dim()} axes. Flatten the first "
+            f"ones into one batch"
+        )
     if not (query.dtype == key.dtype == value.dtype and query.is_floating_point()):
         raise TypeError(
             f"query, key and value must have one float dtype; got {query.dtype}, {key.dtype}, "

@@ -1,6 +1,5 @@
 """FlashAttention in plain PyTorch among the variants. Its weights never exist, so none can be stored."""
 
-import sys
 from functools import partial
 from unittest import mock
 
@@ -11,6 +10,7 @@ from attncourse import spec
 from support.cases import Variant, module, qkv, some_pairs, variant
 from support.cases.attention import as_many, flex_masked, mean, nothing_hidden
 from support.cases.oracles import flex
+from support.mutants import MUTANTS
 
 
 def flash(p):
@@ -19,7 +19,7 @@ def flash(p):
         return partial(module(p, "flash").flash_attention, backend="tiled")
 
     def attend(*inputs, **options):
-        with mock.patch.dict(sys.modules, {"attncourse.variants.flash.tiled": p.tiled}):
+        with mock.patch.object(p.flash, "tiled", p.tiled):
             return p.flash.flash_attention(*inputs, backend="tiled", **options)
 
     return attend
@@ -92,3 +92,11 @@ def grouped(p, s):
     gqa = {"enable_gqa": True}
     by_torch = partial(F.scaled_dot_product_attention, **gqa)
     return flashed(p, s, fixed=gqa, theirs=by_torch, flex=partial(flex, **gqa), limit=as_many(s))
+
+
+MUTANTS += [
+    ("flash", "return () if attn_mask is None else (attn_mask,)", "return ()"),
+    ("flash", "if query.dim() != 4:", "if query.dim() < 4:"),
+    ("flash", "check_sequences(query, key, value, shared_heads=True)", "pass"),
+    ("tiled", "visible is None or torch.compiler.is_compiling() or seen.any()", "True"),
+]  # fmt: skip

@@ -69,7 +69,8 @@ def longformer_own(p, s):
 @variant("LongformerAttention", b=3, h=2, n=7, d=5)
 def longformer_layer(p, s):
     torch.manual_seed(0)
-    layer = module(p, "longformer").LongformerAttention(s.h * s.d, s.h, (2, 1)).double()
+    layer = module(p, "longformer").LongformerAttention(s.h * s.d, s.h, (2, 1), dropout=0.5)
+    layer = layer.double().eval()
     for name in "qkv":  # they start as copies
         getattr(layer, f"{name}_global_proj").reset_parameters()
     (x,) = draw((s.b, s.n, s.h * s.d))
@@ -90,7 +91,10 @@ def longformer_layer(p, s):
     def by_loops(x):
         return spec.longformer_layer(x, dict(layer.named_parameters()), s.h, is_global, *WINDOW)
 
-    more = {"spec": by_loops, "remake": remake, "masked": None, "fused": True}
+    def dropped(x):
+        return layer.train()(x, is_global, need_weights=True)
+
+    more = {"spec": by_loops, "remake": remake, "masked": None, "dropped": dropped, "fused": True}
     return attending(layer, x, limit, fixed={"is_global": is_global}, **more)
 
 
@@ -129,7 +133,7 @@ def bigbird_layer(p, s):
     """Blocks of 2 tokens, and one block where the length is odd."""
     torch.manual_seed(0)
     size = 2 if s.n % 2 == 0 else s.n
-    layer = module(p, "bigbird").BigBirdAttention(s.h * s.d, s.h, size, 9, seed=1)
+    layer = module(p, "bigbird").BigBirdAttention(s.h * s.d, s.h, size, 9, seed=1, dropout=0.5)
     (x,) = draw((s.b, s.n, s.h * s.d))
     plan = layer.plan(s.n)
     visible = spec.bigbird_mask(plan.blocks, size) if plan.num_blocks > 1 else None
@@ -140,48 +144,76 @@ def bigbird_layer(p, s):
         few = x[:, : 4 * size] if s.n > 4 * size else x
         return layer(few), general(few)
 
-    return replace(layered(s, layer, [x], few_blocks, visible), masked=None, dropped=None)
+    return replace(layered(s, layer, [x], few_blocks, visible), masked=None)
 
 
 MUTANTS += [
     ("bigbird", "max(0, num_blocks - 5))\n        return", "max(0, num_blocks - 6))\n        return"),
-    ("bigbird", "return bigbird_attention(q, k, v, plan, self.block_size), None", "return super().attend(q, k, v)"),
     ("bigbird", "return super().attend(q, k, v, visible, need_weights=True)", "return super().attend(q, k, v, need_weights=True)"),
     ("bigbird", "dense(rule, 1, self.num_heads,", "dense(rule, 1, 1,"),
-    ("bigbird", "num_random, self.num_heads, self.seed)", "num_random, self.num_heads)"),
-    ("bigbird", "if is_causal or attn_mask is not None:", "if is_causal:"),
-    ("bigbird", "if is_causal or attn_mask is not None:", "if attn_mask is not None:"),
+    ("bigbird", "num_random, self.num_heads, self.seed", "num_random, self.num_heads, 0"),
+    ("bigbird", "refuse(self, BOTH_WAYS, is_causal=is_causal)", "pass"),
     ("bigbird", "if rest or not num_blocks:", "if rest:"),
-    ("masks", "is_global[b, q_idx] | is_global[b, kv_idx]", "is_global[b, q_idx] & is_global[b, kv_idx]"),
-    ("masks", "is_global[b, q_idx] | is_global[b, kv_idx]", "is_global[b, kv_idx]"),
-    ("longformer", "rule(None, None, i[:, None], j) & ~is_global[:, None, j]", "rule(None, None, i[:, None], j) | is_global[:, None, j]"),
-    ("longformer", "rule(None, None, i[:, None], j) & ~is_global[:, None, j]", "rule(None, None, i[:, None], j).expand(len(real), -1, -1)"),
-    ("longformer", "neighbours(first - left, first + ROWS - 1 + right,", "neighbours(first - left, first + right,"),
-    ("longformer", "neighbours(first - left, first + ROWS - 1 + right,", "neighbours(first, first + ROWS - 1 + right,"),
-    ("longformer", "torch.cat([real[:, None].expand", "torch.cat([torch.ones_like(real)[:, None].expand"),
-    ("longformer", "at(q, positions), k, v, scale=scale)", "at(q, positions), key, v, scale=scale)"),
-    ("longformer", "at(q, positions), k, v, scale=scale)", "at(q, positions), k, value, scale=scale)"),
-    ("longformer", "at(q, positions), k, v, scale=scale)", "at(q, positions), k, v)"),
-    ("longformer", "global_key, global_value = at(key, positions)", "global_key, global_value = at(query, positions)"),
-    ("longformer", "is_global.int().argsort(dim=1, descending=True, stable=True)", "is_global.int().argsort(dim=1)"),
-    ("longformer", "most = int(is_global.sum(1).max())", "most = int(is_global.sum(1).min())"),
-    ("longformer", "q, k, v = global_projections or (query, key, value)", "q, k, v = query, key, value"),
-    ("longformer", "torch.where(row, of_global, local)", "torch.where(row, local, of_global)"),
-    ("longformer", "torch.where(row, of_global, local)", "local"),
-    ("longformer", "deepcopy(self.v_proj)", "deepcopy(self.k_proj)"),
-    ("longformer", "deepcopy(self.v_proj)", "self.v_proj"),
-    ("longformer", "k = torch.cat([global_key, *keys[near]], dim=2)", "k = torch.cat([global_key, key[:, :, near.start * ROWS : near.stop * ROWS]], dim=2)"),
-    ("bigbird", "return ~same.tril(-1).any(-1)", "return torch.ones_like(self.blocks) > 0"),
-    ("bigbird", "return ~same.tril(-1).any(-1)", "return ~same.triu(1).any(-1) & False"),
+    ("bigbird", "@lru_cache(maxsize=64)\n", ""),
+    ("bigbird", '"dropout_p": self.dropout_p}', '"dropout_p": 0.0}'),
+    ("bigbird", '"dropout_p": self.dropout_p}', '"dropout_p": self.dropout}'),
+    ("bigbird", "visible if real is None else visible & real[:, None, None]", "visible"),
+    ("bigbird", "if self.block_size < 1 or self.num_random < 0:", "if self.block_size < 1:"),
+    ("bigbird", "if self.block_size < 1 or self.num_random < 0:", "if self.num_random < 0:"),
+    ("bigbird", 'self.block_size = whole("block_size", block_size)', "self.block_size = int(block_size)"),
+    ("bigbird", "present[:, :, None]\n", "None\n"),
+    ("bigbird", "seen = seen & joined(cut[2], columns)[:, :, None]", "pass"),
+    ("bigbird", "if query.size(2) != key.size(2):", "if query.size(2) > key.size(2):"),
+    ("bigbird", ".tril(-1).any(-1)", ".tril(-1).all(-1)"),
+    ("bigbird", ".tril(-1).any(-1)", ".triu(1).any(-1)"),
     ("bigbird", "[0, last, row - 1, row, row + 1]", "[0, 0, row - 1, row, row + 1]"),
-    ("bigbird", "blocks[head, row - 1] = ", "blocks[:, row - 1] = "),
-    ("bigbird", "if c not in fixed]", "]"),
-    ("bigbird", "[head[row - 1] for head in blocks]", "[blocks[0][row - 1] for head in blocks]"),
-    ("bigbird", "0 < row < plan.num_blocks - 1", "row < plan.num_blocks - 1"),
-    ("bigbird", "counted[:, row - 1, None]", "None"),
+    ("bigbird", "for block in sorted({*fixed}):", "for block in sorted(fixed):"),
+    ("bigbird", "for block in sorted({*fixed}):", "for block in fixed[:2]:"),
+    ("bigbird", "rank += rank >= block", "rank += rank > block"),
+    ("bigbird", "num_blocks - len({*fixed})", "num_blocks - len(fixed)"),
+    ("bigbird", "[head[row - 1] for head in read]", "[read[0][row - 1] for head in read]"),
+    ("bigbird", "if 0 < row < last:", "if row < last:"),
+    ("bigbird", "once.repeat_interleave(block_size, dim=1)[:, None]", "None"),
     ("bigbird", "table[:, 1:-1] = False", "table[:, 1:] = False"),
     ("bigbird", "table[h, q_idx // block_size, kv_idx // block_size]", "table[h, kv_idx // block_size, q_idx // block_size]"),
     ("bigbird", "manual_seed(seed)", "manual_seed(0)"),
+    ("masks", "is_global[b, q_idx] | is_global[b, kv_idx]", "is_global[b, q_idx] & is_global[b, kv_idx]"),
+    ("masks", "is_global[b, q_idx] | is_global[b, kv_idx]", "is_global[b, kv_idx]"),
+    ("longformer", "real.gather(1, positions) & ~found[1])", "real.gather(1, positions))"),
+    ("longformer", "real.gather(1, positions) & ~found[1])", "~found[1])"),
+    ("longformer", "there = there & real.gather(1, positions)", "pass"),
+    ("longformer", "local = real[:, start : near.stop * ROWS]", "local = torch.ones_like(real[:, start : near.stop * ROWS])"),
+    ("longformer", "first - start, key.device) & local[:, None]", "0, key.device) & local[:, None]"),
+    ("longformer", "neighbours(first - left, first + ROWS - 1 + right,", "neighbours(first - left, first + right,"),
+    ("longformer", "neighbours(first - left, first + ROWS - 1 + right,", "neighbours(first, first + ROWS - 1 + right,"),
+    ("longformer", "torch.cat([there[:, None].expand", "torch.cat([torch.ones_like(there)[:, None].expand"),
+    ("longformer", "at(q, found[0]), k, v, seen, **options)", "at(q, found[0]), key, v, seen, **options)"),
+    ("longformer", "at(q, found[0]), k, v, seen, **options)", "at(q, found[0]), k, value, seen, **options)"),
+    ("longformer", "at(q, found[0]), k, v, seen, **options)", "at(q, found[0]), k, v, seen)"),
+    ("longformer", "at(q, found[0]), k, v, seen, **options)", "at(q, found[0]), k, v, **options)"),
+    ("longformer", 'options = {"scale": scale, "dropout_p": dropout_p}', 'options = {"scale": scale}'),
+    ("longformer", "global_key, global_value = at(key, positions)", "global_key, global_value = at(query, positions)"),
+    ("longformer", "is_global.int().argsort(dim=1, descending=True, stable=True)", "is_global.int().argsort(dim=1)"),
+    ("longformer", "most = int(is_global.sum(1).max()) if", "most = int(is_global.sum(1).min()) if"),
+    ("longformer", "if most is None else most", "if True else most"),
+    ("longformer", "torch.where(there[:, None, :, None], rows, at(x, positions))", "rows"),
+    ("longformer", "q, k, v = global_projections or (query, key, value)", "q, k, v = query, key, value"),
+    ("longformer", "torch.where(row, of_global, local)", "torch.where(row, local, of_global)"),
+    ("longformer", "torch.where(row, of_global, local)", "local"),
+    ("longformer", "visible = visible & real[:, None, None]", "pass"),
+    ("longformer", '"attn_mask": visible, "dropout_p": dropout_p', '"attn_mask": visible'),
+    ("longformer", "deepcopy(self.v_proj)", "deepcopy(self.k_proj)"),
+    ("longformer", "deepcopy(self.v_proj)", "self.v_proj"),
+    ("longformer", "k = torch.cat([global_key, *keys[near]], dim=2)", "k = torch.cat([global_key, key[:, :, near.start * ROWS : near.stop * ROWS]], dim=2)"),
+    ("longformer", "device=x.device) < self.num_global", "device=x.device) <= self.num_global"),
+    ("longformer", "q, k = self.rotary(q, positions), self.rotary(k, positions)", "k = self.rotary(k, positions)"),
+    ("longformer", "*self.project(query, query, query, positions)", "*self.project(query, query, query)"),
+    ("longformer", "own = self.project_global(query, positions)", "own = self.project_global(query)"),
+    ("longformer", "key is not None and not key.is_floating_point()", "key is not None"),
+    ("longformer", "refuse(self, BOTH_WAYS, is_causal=is_causal)", "pass"),
+    ("longformer", "if self.num_global < 0:", "if self.num_global < -1:"),
+    ("longformer", '"dropout_p": self.dropout_p}', '"dropout_p": self.dropout}'),
+    ("longformer", "if query.size(2) != key.size(2):", "if query.size(2) > key.size(2):"),
     ("reach", "(reads @ known.float() > 0)", "(reads.mT @ known.float() > 0)"),
     ("reach", "known = known | new", "known = new"),
     ("reach", "range(1, n)", "range(1, n - 1)"),

@@ -13,6 +13,13 @@ from support.cases.oracles import flex
 from support.mutants import MUTANTS
 
 
+def ends_hidden(b: int, m: int) -> torch.Tensor:
+    """Padding: on the left of sample 0, on the right of sample 1."""
+    present = torch.ones(b, m, dtype=torch.bool)
+    present[0, : m // 3] = present[1, m - 1 :] = False
+    return present
+
+
 def windowed(p, s, left, right, limit, is_causal=False, **options):
     """A variant of `sliding_window_attention`; with few queries all of them stand in one block."""
     q, k, v = qkv(s)
@@ -21,6 +28,9 @@ def windowed(p, s, left, right, limit, is_causal=False, **options):
     run = partial(attend, window_size=(left, right), **shared, **options)
     visible = spec.sliding_window(s.n, s.m, left, right, offset)
     rule = p.masks.sliding_window(left, right)
+    if "key_mask" in options:
+        visible = visible & options["key_mask"][:, None, None]
+        rule = p.masks.all_of(rule, p.masks.present(options["key_mask"]))
     return Variant(
         inputs=(q, k, v),
         run=run,
@@ -59,6 +69,43 @@ def aligned(p, s):
         return run(q, k, v, window_size=(s.m, 0))[:, :, -1:], last
 
     return windowed(p, s, 2, 0, limit, offset=s.m - s.n)
+
+
+@variant("sliding_window_attention, padding", h=6, g=2)
+def padded(p, s):
+    present = ends_hidden(s.b, s.m)
+
+    def limit(run, q, k, v):
+        mask = present[:, None, None]
+        plain = F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+        return run(q, k, v, window_size=(99, 99)), plain
+
+    return windowed(p, s, 1, 2, limit, key_mask=present)
+
+
+@variant("dilated_attention", h=6, g=2, n=7, m=11)
+def with_gaps(p, s):
+    q, k, v = qkv(s)
+    present, offset, step = ends_hidden(s.b, s.m), s.m - s.n, 3
+    dilated = partial(module(p, "dilated").dilated_attention, offset=offset, enable_gqa=True)
+    run = partial(dilated, window_size=(2, 1), step=step, key_mask=present)
+    visible = spec.dilated(offset + s.n, s.m, 2, 1, step)[offset:] & present[:, None, None]
+    rule = p.masks.all_of(p.masks.dilated(2, 1, step), p.masks.present(present))
+
+    def limit():
+        window = module(p, "window").sliding_window_attention
+        options = {"offset": offset, "enable_gqa": True}
+        return dilated(q, k, v, (2, 1), 1), window(q, k, v, (2, 1), **options)
+
+    return Variant(
+        inputs=(q, k, v),
+        run=run,
+        spec=lambda q, k, v: spec.grouped_query_attention(q, k, v, visible),
+        limit=limit,
+        torch=lambda q, k, v: F.scaled_dot_product_attention(q, k, v, visible, enable_gqa=True),
+        flex=partial(flex, mask_mod=lambda b, h, i, j: rule(b, h, i + offset, j), enable_gqa=True),
+        fused=True,
+    )
 
 
 @variant("SlidingWindowAttention", m=5, d=4)
@@ -118,10 +165,23 @@ def cached(p, s):
 
 
 MUTANTS += [
-    ("dilated", "left, 0 if is_causal else right, self.step", "left, right, self.step"),
-    ("dilated", "left, 0 if is_causal else right, self.step", "right, 0 if is_causal else left, self.step"),
-    ("dilated", "self.step = pair(window_size), step", "self.step = pair(window_size), 2"),
-    ("dilated", "        dilated(*self.window_size, step)  # it", "        # it"),
+    ("dilated", "window = left, 0 if is_causal else right", "window = left, right"),
+    ("dilated", "window = left, 0 if is_causal else right", "window = right, 0 if is_causal else left"),
+    ("dilated", 'self.step = pair(window_size), whole("step", step)', "self.step = pair(window_size), 2"),
+    ("dilated", "        dilated(*self.window_size, self.step)  # it", "        # it"),
+    ("dilated", "    dilated(0, 0, step)  # it", "    # it"),
+    ("dilated", "first = (start - offset) % step", "first = start"),
+    ("dilated", '"offset": (first + offset) // step', '"offset": first // step'),
+    ("dilated", "real[:, start::step]", "real[:, : key[:, :, start::step].size(2)]"),
+    ("dilated", "torch.cat(order).argsort()", "torch.cat(order)"),
+    ("dilated", "if first >= n:", "if False:"),
+    ("dilated", "if start >= key.size(2):", "if False:"),
+    ("dilated", "if need_weights or not padding_alone(attn_mask):", "if need_weights or attn_mask is not None:"),
+    ("dilated", "self.step), q, k, attn_mask, offset)", "self.step), q, k, attn_mask)"),
+    ("dilated", '"offset": offset, "key_mask": attn_mask', '"key_mask": attn_mask'),
+    ("dilated", 'options["dropout_p"] = self.dropout_p', 'options["dropout_p"] = 0.0'),
+    ("interface", "return operator.index(x)", "return int(x)"),
+    ("masks", '    left, right = whole("left", left), whole("right", right)\n', ""),
     ("masks", "(kv_idx >= q_idx - left)", "(kv_idx > q_idx - left)"),
     ("masks", "(kv_idx <= q_idx + right)", "(kv_idx < q_idx + right)"),
     ("masks", "if left < 0 or right < 0:", "if left + right < 0:"),
@@ -131,31 +191,49 @@ MUTANTS += [
     ("window", "first = block * ROWS + offset", "first = block * ROWS"),
     ("window", "neighbours(first - left, ", "neighbours(first - left + 1, "),
     ("window", "first + ROWS - 1 + right", "first + ROWS - 2 + right"),
-    ("window", "first - near.start * ROWS)", "first % ROWS)"),
+    ("window", "first - near.start * ROWS\n", "first % ROWS\n"),
+    ("window", "if shape not in made:", "if not made:"),
+    ("window", "near.start * ROWS : near.stop * ROWS]", ": k.size(2)]"),
+    ("window", "if real is not None:", "if False:"),
     ("window", "min(max(first // ROWS, 0), count - 1)", "max(first // ROWS, 0)"),
     ("window", "max(last // ROWS, start) + 1", "last // ROWS + 1"),
     ("window", "max(last // ROWS, start) + 1", "count"),
     ("window", "torch.cat(keys[near], dim=2), torch.cat(values[near], dim=2)", "(x[:, :, near.start * ROWS : near.stop * ROWS] for x in (key, value))"),
     ("window", "rows, k, v, seen, dropout_p, scale=scale", "rows, k, v, seen, dropout_p"),
-    ("window", "return window_size // 2, window_size // 2", "return -(-window_size // 2), window_size // 2"),
+    ("window", 'half = whole("window_size", window_size) // 2', 'half = -(-whole("window_size", window_size) // 2)'),
+    ("window", 'half = whole("window_size", window_size) // 2', "half = int(window_size // 2)"),
+    ("window", "or len(window_size) != 2:", "or len(window_size) < 2:"),
     ("window", "0 if is_causal else right", "right"),
-    ("window", "self.dropout if self.training else 0.0", "0.0"),
-    ("window", "self.dropout if self.training else 0.0", "self.dropout"),
+    ("window", "dropout_p=self.dropout_p", "dropout_p=0.0"),
+    ("window", "dropout_p=self.dropout_p", "dropout_p=self.dropout"),
     ("window", "attn_mask & visible if", "attn_mask if"),
     ("window", "else mask(attn_mask, visible)", "else attn_mask"),
+    ("window", "if need_weights or not padding_alone(attn_mask):", "if need_weights or attn_mask is not None:"),
+    ("window", "sliding_window(*window), q, k, attn_mask, offset)", "sliding_window(*window), q, k, attn_mask)"),
+    ("window", 'options = {"enable_gqa": shared, "offset": offset, "key_mask": attn_mask}', 'options = {"enable_gqa": shared, "key_mask": attn_mask}'),
+    ("window", "attn_mask.shape[1:3] == (1, 1)", "attn_mask.shape[2] == 1"),
+    ("window", "attn_mask.shape[:-1] == (1,)", "attn_mask.dim() == 2"),
+    ("window", "and {*samples[1:]} <= {1}", ""),
+    ("window", "samples[:1] in ([], [1], [b])", "True"),
+    ("window", "keys == m and", ""),
+    ("window", "key_mask.reshape(-1, m).expand(b, m)", "key_mask.reshape(-1, m)[:1].expand(b, m)"),
     ("rolling", "window + 1, head_dim", "window, head_dim"),
-    ("rolling", "[-size:] % size", "[-size:] % (size - 1)"),
-    ("rolling", "slots = self.positions(key.size(2))[-size:]", "slots = self.positions(key.size(2))[:size]"),
-    ("rolling", "= key[:, :, -size:].detach()", "= key[:, :, :size].detach()"),
-    ("rolling", "= key[:, :, -size:].detach()", "= key[:, :, -size:]"),
+    ("rolling", "tokens % size,", "tokens % (size - 1),"),
+    ("rolling", "tokens = self.positions(key.size(2))[-size:]", "tokens = self.positions(key.size(2))[:size]"),
+    ("rolling", "key[:, :, -size:], value", "key[:, :, :size], value"),
+    ("rolling", "else present[:, -size:]", "else present[:, :size]"),
     ("rolling", "self.length += key.size(2)", "self.length = min(size, self.length + key.size(2))"),
     ("rolling", "self.check(key, value)", "pass"),
     ("rolling", "first = max(0, self.length - self.max_length)", "first = max(0, self.length - self.window)"),
     ("rolling", "self.length, device=self.key.device) % self.max_length", "self.length, device=self.key.device).clamp(max=self.max_length - 1)"),
     ("rolling", "if n == 1:", "if n >= 1:"),
     ("rolling", "if n == 1:", "if False:"),
-    ("rolling", "offset=k.size(2) - n", "offset=0"),
+    ("rolling", '"offset": k.size(2) - n', '"offset": 0'),
+    ("rolling", '"key_mask": real}', '"key_mask": None}'),
     ("rolling", "positions = self.positions(n)", "positions = torch.arange(n)"),
+    ("rolling", "self.begin()", "pass"),
+    ("rolling", "old.to(new.device)[:, self._slots()]", "old.to(new.device)[:, : len(self._slots())]"),
     ("rolling", "cache.window == left", "True"),
     ("rolling", "isinstance(cache, RollingKVCache) and cache.window == left", "cache.max_length > left"),
+    ("rolling", "RollingKVCache.of(layer, batch, pair(layer.window_size)[0])", "RollingKVCache.of(layer, batch, max_length)"),
 ]  # fmt: skip
