@@ -44,6 +44,9 @@ PYTEST := $(BIN)/python -m pytest --nbval -n 3 --dist loadscope --no-loadscope-r
 TRITON := triton==3.7.1
 KERNELS := $(VENV)/.kernels
 
+# The libraries that the benchmarks and tests/peers compare with; nothing else needs them.
+BENCH := $(VENV)/.bench
+
 setup: $(READY)
 
 $(READY): requirements.txt pyproject.toml
@@ -64,15 +67,15 @@ book: $(READY)
 	$(BIN)/jupyter-book build . --all -W -n --keep-going -q
 	@echo "Open file://$(CURDIR)/_build/html/index.html"
 
-test: lint book $(KERNELS)
+test: lint book $(KERNELS) $(BENCH)
 	$(PYTEST) tests $(CHAPTERS) $(MASTERS)
 
 check:
 	CI=true $(MAKE) test
 
 # The same in four parts, as CI runs them.
-test-mechanism: lint $(KERNELS)
-	$(PYTEST) tests/mechanism
+test-mechanism: lint $(KERNELS) $(BENCH)
+	$(PYTEST) tests/mechanism tests/peers
 
 test-exercises: lint $(KERNELS)
 	$(PYTEST) tests/exercises $(MASTERS)
@@ -127,9 +130,6 @@ new: $(READY)
 		$(AFTER:%=--after %) $(FAMILY:%=--family %) -- $(NAME)
 	$(BIN)/python tools/make_exercises.py
 
-# The libraries that `window.py`, `global_local.py`, `scores.py` and `linear.py` compare with; nothing else needs them.
-BENCH := $(VENV)/.bench
-
 $(BENCH): $(READY) pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
 	touch $(BENCH)
@@ -142,6 +142,8 @@ bench: $(BENCH)
 	$(BIN)/python benchmarks/global_local.py
 	$(BIN)/python benchmarks/scores.py
 	$(BIN)/python benchmarks/linear.py
+	$(BIN)/python benchmarks/edges.py
+	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/checking.py
 	$(BIN)/python benchmarks/grading.py
 	$(BIN)/python benchmarks/grading.py --thousand

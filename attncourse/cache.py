@@ -142,8 +142,9 @@ class KVCache:
             present: ``False`` where a new token is padding; ``None``: none is.
         """
         if rotary is not None:
-            positions = self.positions(query.size(2))
-            query, key = rotary(query, positions), rotary(key, positions)
+            # As heads of one tensor, so that the angles are made once.
+            both = rotary(torch.cat([query, key], dim=1), self.positions(query.size(2)))
+            query, key = both.split([query.size(1), key.size(1)], dim=1)
         keys, values = self.append(key, value, present)
         return cached_attention(query.to(keys.dtype), keys, values, self.visible()).to(query.dtype)
 

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import jaxtyping
 import pytest
 import torch
 from support.contracts import close
@@ -50,7 +51,8 @@ def test_padding_is_not_read(name, side):
     outputs = [layer(y, attn_mask=mask)[real] for y in (x, other)]
     close(*outputs, atol=1e-9)
     assert outputs[0].isfinite().all()
-    assert not torch.allclose(outputs[0], layer(x)[real]), "there was something to hide"
+    if side == "left" or not ATTENTION_TYPES[name].always_causal:
+        assert not torch.allclose(outputs[0], layer(x)[real]), "there was something to hide"
 
 
 @EVERY
@@ -132,7 +134,16 @@ def test_an_encoder_of_any_layer_that_reads_both_ways(name):
         assert model(inputs, attn_mask=left(7, N)).isfinite().all()
 
 
+@pytest.fixture
+def as_users_see_it():
+    """The messages of the package, without the run-time check of shapes that only tests have."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
 @EVERY
+@pytest.mark.usefixtures("as_users_see_it")
 def test_what_does_not_fit_is_refused(name):
     layer, x = layer_and_tokens(name)
     causal = {"is_causal": True} if name in CAUSAL else {}
@@ -141,7 +152,7 @@ def test_what_does_not_fit_is_refused(name):
         (r"\(batch, seq, 16\)", partial(layer, x[0])),
         (r"\(batch, seq, 16\)", partial(layer, x[..., :5])),
         ("takes no key|of one batch", partial(layer, x, key=x[:1])),
-        ("takes no key|same length", partial(layer, x, key=x, value=x[:, :3])),
+        ("takes no (key|value)|same length", partial(layer, x, key=x, value=x[:, :3])),
     ]
     for message, call in calls:
         with pytest.raises(ValueError, match=message) as found:
@@ -163,7 +174,7 @@ def test_a_layer_that_reads_everything_says_that_it_cannot_decode():
 def test_a_cache_that_forgets_takes_back_the_last_call_only():
     layer, x = layer_and_tokens("mha")
     cache = SinkCache.of(layer, B, 2, 3)
-    for part in x.split((4, 5, 1), dim=1):
+    for part in x[:, :10].split((4, 5, 1), dim=1):
         decode(layer, part, cache)
     with pytest.raises(ValueError, match="tokens of the last call"):
         cache.crop(8)

@@ -17,6 +17,7 @@ HOMES = {
     "masks": "attention window global_local",
     "layers": "layers attention shared cache",
     "positions": "positions cache",
+    "rope_scaling": "positions",
     **dict.fromkeys(("cache", "latent", "shared_heads", "decoding"), "shared cache decoding"),
     "interface": "decoding layers attention cache",
     **dict.fromkeys(("online", "tiled"), "flash"),

@@ -29,6 +29,7 @@ MECHANISM = tuple(
 )
 DEPENDS = {
     "tests/mechanism": (*MECHANISM, "benchmarks", "tests/support/flash"),  # started by their paths
+    "tests/peers": (*MECHANISM, "benchmarks", "tests/peers"),
     "tests/exercises": ("attncourse", "exercises", "tools"),
     "tests/grader": ("attncourse", "attngrade", "exercises", "benchmarks", "chapters/teachers.md"),
     "tests/book": (".",),

@@ -235,6 +235,5 @@ def messages_say_what_to_do(p):
         ("2 axes .* or 4 ", lambda: layer(12, 3)(q(B, N, 12), attn_mask=ones(B, N, N).bool())),
         ("lengths count tokens and must be 0 or more; got", lambda: p.masks.padding(torch.tensor([3, -1]))),
         ("must be positive; got 0", lambda: p.scores.softcap(0)),
-        ("power of two for these slopes; got 6", lambda: p.scores.alibi(6)),
         ("odd number of columns, .* got 4", lambda: p.scores.relative_bias(q(H, 4))),
     )  # fmt: skip
