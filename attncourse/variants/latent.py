@@ -167,25 +167,34 @@ class LatentAttention(nn.Module):
 
         What is left is multi-query attention, c being both key and value: all heads are rows of one.
         """
-        w_k, w_v = (
-            matrix_of(x, self.num_heads, q, self.latent_dim) for x in (self.k_proj, self.v_proj)
-        )
-        q = torch.einsum("bhnd,hdc->bhnc", q, w_k)
+        q = self.towards_latents(q)
         latent, k_rotary = latent[:, 0], k_rotary[:, 0]
         scores = q.flatten(1, 2) @ latent.mT + q_rotary.flatten(1, 2) @ k_rotary.mT
         scores = scores.unflatten(1, q.shape[1:3]) * self.scale
         weights = normalize(mask(scores, visible))
         mixed = mix(weights.flatten(1, 2), latent).unflatten(1, q.shape[1:3])
-        return torch.einsum("bhnc,hdc->bhnd", mixed, w_v), weights
+        return self.away_from_latents(mixed), weights
 
     def absorbed_in_one_pass(self, q, q_rotary, both, visible):
         """The same, of latents and rotary keys that lie side by side: key and value are one tensor, and read once."""
-        w_k, w_v = (
-            matrix_of(x, self.num_heads, q, self.latent_dim) for x in (self.k_proj, self.v_proj)
-        )
-        q = torch.cat([torch.einsum("bhnd,hdc->bhnc", q, w_k), q_rotary], dim=-1)
+        q = torch.cat([self.towards_latents(q), q_rotary], dim=-1)
         mixed = cached_attention(q, both, both, visible, scale=self.scale)[..., : self.latent_dim]
-        return torch.einsum("bhnc,hdc->bhnd", mixed, w_v)
+        return self.away_from_latents(mixed)
+
+    def towards_latents(self, q: Float[Tensor, "b h n d"]) -> Float[Tensor, "b h n c"]:
+        """Queries of each head times its W^UK^T: what they ask of a latent."""
+        return torch.einsum("bhnd,hdc->bhnc", q, self._matrices(self.k_proj, q))
+
+    def away_from_latents(self, mixed: Float[Tensor, "b h n c"]) -> Float[Tensor, "b h n d"]:
+        """Mixed latents of each head times its W^UV: the mixed values."""
+        return torch.einsum("bhnc,hdc->bhnd", mixed, self._matrices(self.v_proj, mixed))
+
+    def _matrices(self, proj: Any, like: Tensor) -> Float[Tensor, "h d c"]:
+        """That of each head; of a projection that is wrapped or quantized, what it does to unit vectors."""
+        if type(proj).forward is nn.Linear.forward:
+            return proj.weight.unflatten(0, (self.num_heads, -1))
+        unit = torch.eye(self.latent_dim, dtype=like.dtype, device=like.device)
+        return proj(unit).mT.unflatten(0, (self.num_heads, -1))
 
 
 class LatentCache(KVCache):
@@ -210,14 +219,6 @@ class LatentCache(KVCache):
         """As `KVCache.reorder`."""
         super().reorder(rows)
         self.side_by_side()
-
-
-def matrix_of(proj: Any, num_heads: int, like: Tensor, width: int) -> Float[Tensor, "h d c"]:
-    """The matrix of each head of a projection; of one that is wrapped or quantized, what it does to unit vectors."""
-    if type(proj).forward is nn.Linear.forward:
-        return proj.weight.unflatten(0, (num_heads, -1))
-    unit = torch.eye(width, dtype=like.dtype, device=like.device)
-    return proj(unit).mT.unflatten(0, (num_heads, -1))
 
 
 @decodes(LatentAttention, LatentCache.of)
