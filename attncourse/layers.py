@@ -57,7 +57,7 @@ class MultiHeadAttention(nn.Module):
         num_kv_heads: heads of keys and values; a divisor of num_heads, and query head h reads KV head
             h // (num_heads / num_kv_heads). ``None`` means num_heads.
 
-    A variant that reads in another way overrides `attend`; `attncourse.cache.decode` then needs a decoder for it.
+    A variant that reads in another way overrides `attend`; `attncourse.decoding.decode` then needs a decoder for it.
     ``layer.rotary`` turns queries and keys where positions are given: replace it for another base, or for
     longer texts, ``partial(rotary, base=500_000.0)``.
 
@@ -134,7 +134,7 @@ class MultiHeadAttention(nn.Module):
         if positions is not None and query.size(1) != key.size(1):
             raise ValueError(
                 f"positions turn queries and keys of one sequence; got {query.size(1)} queries and "
-                f"{key.size(1)} keys. Behind a cache use attncourse.cache.decode"
+                f"{key.size(1)} keys. Behind a cache use attncourse.decoding.decode"
             )
         q, k, v = self.project(query, key, value, positions)
         heads, weights = self.attend(q, k, v, attn_mask, is_causal, need_weights)
