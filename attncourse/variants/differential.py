@@ -1,6 +1,7 @@
 """Differential attention: two maps of a pair of heads, the second of which is subtracted from the first."""
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -134,7 +135,7 @@ class DifferentialAttention(MultiHeadAttention):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        positions: Int[Tensor, " n"] | None = None,
+        positions: Int[Tensor, "*b n"] | None = None,
     ) -> tuple[
         Float[Tensor, "b heads n d"], Float[Tensor, "b kv_heads m d"], Float[Tensor, "b g m e"]
     ]:
@@ -155,7 +156,7 @@ class DifferentialAttention(MultiHeadAttention):
         need_weights: bool = False,
         offset: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        options = {"attn_mask": attn_mask, "is_causal": is_causal, "offset": offset}
+        options: dict[str, Any] = {"attn_mask": attn_mask, "is_causal": is_causal, "offset": offset}
         weights = None
         # One query has a short table, and dropout needs one.
         if need_weights or self.dropout_p or q.size(2) == 1:
@@ -163,7 +164,7 @@ class DifferentialAttention(MultiHeadAttention):
             heads, weights = differential_attention(*inputs, dropout_p=self.dropout_p, **options)
         else:
             heads = self._fused(q, k, v, **options)
-        return (1 - self.lambda_init) * self.norm(heads), weights
+        return (1 - self.lambda_init) * normed(heads, self.norm), weights
 
     def _fused(self, q, k, v, **options):
         """What is read is linear in the weights, so outputs can be subtracted, and no table need be there."""
@@ -181,6 +182,11 @@ class DifferentialAttention(MultiHeadAttention):
         """Two narrow keys and one value for each pair: as many numbers as `MultiHeadAttention` keeps."""
         g, width = self.num_kv_heads, self.head_dim
         return (2 * g, width // 2), (g, width)
+
+
+def normed(heads: Float[Tensor, "b h n e"], norm: nn.RMSNorm) -> Float[Tensor, "b h n e"]:
+    """What each head read, made equally large. In half precision, as under autocast, in the dtype of the weight."""
+    return norm(heads.to(norm.weight.dtype)).to(heads.dtype)
 
 
 def apart(x: Float[Tensor, "b h n e"]) -> Float[Tensor, "b heads n d"]:

@@ -3,12 +3,15 @@
 import math
 from collections.abc import Callable, Collection
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from attncourse.decoding import decode_by_attend, decodes
+from attncourse.interface import check_sequences
 from attncourse.layers import SelfAttention, split_heads
 from attncourse.steps import add_causal, attention, check_mask, mask
 
@@ -47,28 +50,30 @@ def log_bucket(distance: Int[Tensor, "*n"], buckets: int, furthest: int) -> Int[
 
 
 def relative_index(
-    n: int, m: int, span: int, bucket: Bucket | None = None, device: torch.device | None = None
+    n: int, m: int, span: int, bucket: Bucket | None = None, device=None, offset: int = 0
 ) -> Int[Tensor, "n m"]:
     """Which row of the table of positions belongs to query i and key j.
 
-        index(i, j) = clamp(bucket(i - j) + span, 0, 2 span - 1)
+        index(i, j) = clamp(bucket(i + offset - j) + span, 0, 2 span - 1)
 
     Args:
         n, m: number of queries and of keys.
         span: half the table's rows. Row ``span`` is distance 0; row 0 is for all keys that come ``span`` places
             or more after the query, the last row for all that come ``span - 1`` or more before it.
-        bucket: the number of each distance i - j; ``None`` keeps the distance.
+        bucket: the number of each distance; ``None`` keeps the distance.
+        offset: position of query 0 among the keys.
 
-    Reduces to: i - j + span where |i - j| < span.
+    Reduces to: i - j + span where |i - j| < span, without an offset.
     Source: he2021, eq. 3.
     Chapter: 16_disentangled.
     """
-    distance = torch.arange(n - 1, -m, -1, device=device)  # each that occurs, once
+    distance = torch.arange(n - 1, -m, -1, device=device) + offset  # each that occurs, once
     if bucket is not None:
         distance = bucket(distance)
     rows = (distance + span).clamp(0, 2 * span - 1)
-    # Query i reads m neighbouring entries of that list, and query i + 1 starts one earlier.
-    return rows.unfold(0, m, 1).flip(0)
+    # Query i reads m neighbouring entries of that list, and query i + 1 starts one earlier. (`unfold` says the same,
+    # and cannot be exported.)
+    return rows.as_strided((n, m), (1, 1)).flip(0)
 
 
 def score_terms(
@@ -111,6 +116,8 @@ def disentangled_attention(
     is_causal: bool = False,
     scale: float | None = None,
     need_weights: bool = True,
+    dropout_p: float = 0.0,
+    offset: int = 0,
 ) -> tuple[Float[Tensor, "b h n e"], Float[Tensor, "b h n m"] | None]:
     """Attention whose score has a term for two contents, one for a content and a distance, and one for the reverse.
 
@@ -126,37 +133,44 @@ def disentangled_attention(
         bucket: numbers for the distances i - j; ``None`` keeps them. See `log_bucket`.
         p2c: ``"code"`` reads pos_query at index(i, j), as the released models do; ``"paper"`` at index(j, i), as
             the paper prints it.
-        attn_mask, is_causal: as in `attncourse.steps.scaled_dot_product_attention`.
+        attn_mask, is_causal, dropout_p: as in `attncourse.steps.scaled_dot_product_attention`.
         scale: ``None`` means 1 / sqrt(d * number of terms), so that scores have one size whatever is left out.
         need_weights: ``False`` hands the two position terms to torch's fused function as a mask to add, and
-            returns ``None`` for the weights.
+            returns ``None`` for the weights. (Where the tables learn, it would store the weights, and take longer.)
+        offset: position of query 0 among the keys; behind a cache, their number before it.
 
     Raises:
-        ValueError: nothing to score by, another ``p2c``, or tables that are not (h, 2 span, d).
+        ValueError: nothing to score by, another ``p2c``, tables that are not (h, 2 span, d), or shapes that do not fit.
 
     Cost: 2 d (n + m) 2 span FLOPs a head beside `attncourse.steps.attention`, and two tables of n m numbers, made
-        out of two of 2 span n and 2 span m. No (n, m, d) tensor is made.
+        out of two of 2 span n and 2 span m. No (n, m, d) tensor is made. One query alone: 2 d (2 span + m) FLOPs.
     Reduces to: `attncourse.steps.attention` when both tables are ``None``.
     Source: he2021, section 3.1.
     Chapter: 16_disentangled.
     """
-    num_terms = bool(content) + (pos_key is not None) + (pos_query is not None)
+    tables = [x for x in (pos_key, pos_query) if x is not None]
+    num_terms = bool(content) + len(tables)
     if not num_terms:
         raise ValueError("content=False needs pos_key or pos_query: something must give a score")
+    check_sequences(query, key, value)
     scale = 1 / math.sqrt(query.size(-1) * num_terms) if scale is None else scale
     if is_causal:
-        attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device)
+        attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device, offset)
     # A factor on the small tensors is the same as one on the large tables.
-    scaled = (query * scale, key * scale)
-    terms = [x for x in _position_terms(*scaled, pos_key, pos_query, bucket, p2c) if x is not None]
+    asked = None if pos_query is None else pos_query * scale
+    found = _position_terms(query * scale, key, pos_key, asked, bucket, p2c, offset)
+    terms = [x for x in found if x is not None]
     if terms:
-        attn_mask = mask(terms[0].add_(terms[1]) if len(terms) == 2 else terms[0], attn_mask)
+        attn_mask = mask(terms[0] + terms[1] if len(terms) == 2 else terms[0], attn_mask)
     elif attn_mask is not None:
         check_mask(attn_mask, axes=4)
     scale = scale if content else 0.0
-    if need_weights:
-        return attention(query, key, value, attn_mask=attn_mask, scale=scale)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask, scale=scale), None
+    if need_weights or (torch.is_grad_enabled() and any(x.requires_grad for x in tables)):
+        same: dict[str, Any] = {"attn_mask": attn_mask, "scale": scale, "dropout_p": dropout_p}
+        output, weights = attention(query, key, value, **same)
+        return output, weights if need_weights else None
+    fused = F.scaled_dot_product_attention
+    return fused(query, key, value, attn_mask, dropout_p, scale=scale), None
 
 
 class DisentangledAttention(SelfAttention):
@@ -165,7 +179,7 @@ class DisentangledAttention(SelfAttention):
         head_h = disentangled_attention(x W_h^Q, x W_h^K, x W_h^V, T W_h^{K,r}, T W_h^{Q,r})
 
     Args:
-        embed_dim, num_heads, bias: as in `MultiHeadAttention`.
+        embed_dim, num_heads, bias, dropout: as in `MultiHeadAttention`.
         span: the table has 2 span rows, and distances beyond share its ends.
         terms: which of ``"c2p"`` and ``"p2c"`` are added.
         content: ``False`` leaves out content to content.
@@ -176,14 +190,17 @@ class DisentangledAttention(SelfAttention):
         positions: ``other.positions`` shares that layer's table, as all layers of DeBERTa share one.
 
     Raises:
-        ValueError: what `MultiHeadAttention` refuses, an unknown term, or a table of another shape.
+        ValueError: what `MultiHeadAttention` refuses, another sequence as key, to which there is no distance, an
+            unknown term, or a table of another shape.
 
     Cost: 2 span embed_dim parameters more than `MultiHeadAttention`, once for all layers that share them, and
-        embed_dim^2 a term unless the matrices are shared.
+        embed_dim^2 a term unless the matrices are shared. Every call projects the table, a decoded token's as well.
     Reduces to: `SelfAttention` when ``terms`` is empty.
     Source: he2021, section 3.1.
     Chapter: 16_disentangled.
     """
+
+    one_sequence = "a distance from one sequence to another has no meaning"
 
     def __init__(
         self,
@@ -198,8 +215,9 @@ class DisentangledAttention(SelfAttention):
         p2c: str = "code",
         positions: nn.Parameter | None = None,
         bias: bool = True,
+        dropout: float = 0.0,
     ):
-        super().__init__(embed_dim, num_heads, bias=bias)
+        super().__init__(embed_dim, num_heads, dropout, bias)
         if not set(terms) <= {"c2p", "p2c"}:
             raise ValueError(f'terms may hold "c2p" and "p2c"; got {terms!r}')
         if positions is not None and positions.shape != (2 * span, embed_dim):
@@ -218,18 +236,14 @@ class DisentangledAttention(SelfAttention):
 
     def tables(self) -> tuple[Float[Tensor, "h rows d"] | None, Float[Tensor, "h rows d"] | None]:
         """The table of positions as the keys and as the queries of all heads; ``None`` where a term is off."""
-        projections = (self.pos_k_proj or self.k_proj, self.pos_q_proj or self.q_proj)
-        as_keys, as_queries = (
-            split_heads(project(self.positions)[None], self.num_heads)[0]
-            if name in self.terms
-            else None
-            for name, project in zip(("c2p", "p2c"), projections, strict=True)
-        )
-        return as_keys, as_queries
 
-    def terms_of(
-        self, x: Float[Tensor, "b n width"]
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        def of_heads(project: nn.Module) -> Tensor:
+            return split_heads(project(self.positions)[None], self.num_heads)[0]
+
+        as_keys = of_heads(self.pos_k_proj or self.k_proj) if "c2p" in self.terms else None
+        return as_keys, of_heads(self.pos_q_proj or self.q_proj) if "p2c" in self.terms else None
+
+    def terms_of(self, x: Float[Tensor, "b n width"]) -> tuple[Tensor | None, ...]:
         """The three terms of every score of every head, as `score_terms` gives them."""
         query, key, _ = self.project(x, x, x)
         return score_terms(query, key, *self.tables(), bucket=self.bucket, p2c=self.p2c)
@@ -242,23 +256,19 @@ class DisentangledAttention(SelfAttention):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
+        offset: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        return disentangled_attention(
-            q,
-            k,
-            v,
-            *self.tables(),
-            content=self.content,
-            bucket=self.bucket,
-            p2c=self.p2c,
-            attn_mask=attn_mask,
-            is_causal=is_causal,
-            need_weights=need_weights,
-        )
+        options: dict[str, Any] = {"content": self.content, "bucket": self.bucket, "p2c": self.p2c}
+        options |= {"attn_mask": attn_mask, "is_causal": is_causal, "need_weights": need_weights}
+        options |= {"dropout_p": self.dropout_p, "offset": offset}
+        return disentangled_attention(q, k, v, *self.tables(), **options)
+
+
+decodes(DisentangledAttention)(decode_by_attend)
 
 
 def _position_terms(
-    query, key, pos_key, pos_query, bucket, p2c
+    query, key, pos_key, pos_query, bucket, p2c, offset=0
 ) -> tuple[Tensor | None, Tensor | None]:
     """c2p and p2c, or ``None``: every token times the whole table, and then the right row of the products."""
     if p2c not in ("code", "paper"):
@@ -268,12 +278,15 @@ def _position_terms(
     span = _span(query, pos_key, pos_query)
     n, m = query.size(2), key.size(2)
     shape = (*query.shape[:3], m)
-    index = relative_index(n, m, span, bucket, query.device)
+    index = relative_index(n, m, span, bucket, query.device, offset)
     c2p = None if pos_key is None else (query @ pos_key.mT).gather(-1, index.expand(shape))
     if pos_query is None:
         return c2p, None
     if p2c == "paper":
-        index = relative_index(m, n, span, bucket, query.device).mT
+        index = relative_index(m, n, span, bucket, query.device, -offset).mT
+    if n == 1:  # each key needs one row of the table: products with all are 2 span times as many
+        rows = pos_query.index_select(1, index[0])
+        return c2p, torch.einsum("bhmd,hmd->bhm", key, rows)[:, :, None]
     return c2p, (pos_query @ key.mT).gather(-2, index.expand(shape))
 
 
@@ -282,8 +295,6 @@ def _span(query: Tensor, *tables: Tensor | None) -> int:
     shapes = [tuple(table.shape) for table in tables if table is not None]
     rows = shapes[0][-2] if len(shapes[0]) == 3 else 0
     if rows < 2 or rows % 2 or any(shape != (h, rows, d) for shape in shapes):
-        raise ValueError(
-            f"tables of positions must be ({h}, 2 span, {d}) for these queries; got "
-            f"{' and '.join(map(str, shapes))}"
-        )
+        got = " and ".join(map(str, shapes))
+        raise ValueError(f"tables of positions must be ({h}, 2 span, {d}) here; got {got}")
     return rows // 2

@@ -7,11 +7,27 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attncourse.layers import SelfAttention
-from attncourse.steps import add_causal, check_mask, mask, normalize, repeat_heads, score
+from attncourse.decoding import decodes
+from attncourse.interface import check_sequences
+from attncourse.layers import CausalSelfAttention
+from attncourse.steps import (
+    add_causal,
+    check_mask,
+    fold_heads,
+    mask,
+    normalize,
+    score,
+    unfold_heads,
+)
 from attncourse.steps import mix as mix_values
-from attncourse.variants.differential import lambda_init
+from attncourse.variants.differential import lambda_init, normed
+from attncourse.variants.multi_token_cache import NeighbourCache, decode_with_neighbours
 from attncourse.variants.talking_heads import mix_heads
+
+# A float mask that is as low as this hides a key; masks of padding hold -1e9 or the lowest float, which in float16 is
+# no lower than -65504 and hides there. A bias that only weakens does not come so low: ALiBi's falls by less than 1 a
+# token, and would need a text of 10^8 tokens. The -1e4 of some old models is not low enough.
+HIDES = -1e8
 
 
 def convolve(
@@ -31,7 +47,8 @@ def convolve(
     Raises:
         ValueError: not one kernel for each head, or an even c_k, which has no middle.
 
-    Cost: 2 c_q c_k n m FLOPs per head, and three copies of the table, one with c_q - 1 rows more.
+    Cost: 2 c_q c_k n m FLOPs per head, and a table with c_q - 1 rows more; two copies of the table where gradients
+        are wanted.
     Reduces to: `table` when the kernel is 1 in the middle of its last row, and 0 elsewhere.
     Source: golovneva2025, section 3.
     Chapter: 17_multi_token.
@@ -43,12 +60,14 @@ def convolve(
         )
     heads, rows, columns = kernel.shape
     _check_width(columns)
-    # With the heads in the last axis of memory, the CPU's convolution is up to four times as fast.
-    table = table.to(memory_format=torch.channels_last)
+    learns = torch.is_grad_enabled() and (table.requires_grad or kernel.requires_grad)
+    if (
+        learns or heads < 12
+    ):  # with heads in the last axis of memory a CPU goes backwards twice as fast
+        table = table.movedim(1, -1).contiguous().movedim(-1, 1)
     # conv2d pads below as well: what it finds there are rows that the table does not have.
     padding = (rows - 1, columns // 2)
-    out = F.conv2d(table, kernel[:, None], padding=padding, groups=heads)[:, :, : table.size(2)]
-    return out.contiguous()
+    return F.conv2d(table, kernel[:, None], padding=padding, groups=heads)[:, :, : table.size(2)]
 
 
 def multi_token_attention(
@@ -63,6 +82,8 @@ def multi_token_attention(
     is_causal: bool = True,
     attn_mask: Tensor | None = None,
     scale: float | None = None,
+    dropout_p: float = 0.0,
+    offset: int = 0,
 ) -> tuple[Float[Tensor, "b h n e"], Float[Tensor, "b h n m"]]:
     """Attention whose scores are convolved with their neighbours before the softmax.
 
@@ -79,26 +100,33 @@ def multi_token_attention(
         mix, mix_after: how heads are mixed behind the first and behind the second convolution, see
             `attncourse.variants.talking_heads.mix_heads`.
         is_causal: query i reads keys 0..i; with ``attn_mask``, both apply.
-        attn_mask: bool, ``True`` = may attend, or float, added behind the convolution; -inf hides.
+        attn_mask: bool, ``True`` = may attend, or float, added behind the convolution; `HIDES` and less hides.
         scale: factor on the dot product; ``None`` means 1 / sqrt(head_dim).
+        dropout_p: probability that a weight is zeroed, behind all convolutions and mixtures.
+        offset: position of query 0 among the keys, for ``is_causal``. The c_q - 1 queries before a query take part
+            in its scores, and must be given with it.
 
     Returns: output, and the weights that made it. With kernel_after or mix_after their rows do not sum to 1.
 
     Raises:
-        ValueError: a kernel that `convolve` refuses. TypeError: an integer mask.
+        ValueError: a kernel that `convolve` refuses, or sequences that do not fit. TypeError: an integer mask.
 
     Cost: `convolve` on top of `attncourse.steps.attention`; torch has no fused version, so the n m weights are stored.
+        Shared keys and values are not repeated.
     Reduces to: causal `attncourse.steps.attention` when the kernel is the identity's.
     Source: golovneva2025, section 3.
     Chapter: 17_multi_token.
     """
-    key, value = (repeat_heads(x, query.size(1)) for x in (key, value))
+    check_sequences(query, key, value, shared_heads=True)
     if attn_mask is not None:
         check_mask(attn_mask, axes=4)
+        attn_mask = _surely_hidden(attn_mask)
     if is_causal:
-        attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device)
+        attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device, offset)
     hidden = _hidden(attn_mask)
-    scores = convolve(_set_to_0(score(query, key, scale), hidden), kernel)
+    h, g = query.size(1), key.size(1)
+    scores = unfold_heads(score(fold_heads(query, g), key, scale), h)
+    scores = convolve(_set_to_0(scores, hidden), kernel)
     if mix is not None:
         scores = mix_heads(scores, mix)
     weights = normalize(mask(scores, attn_mask))
@@ -106,10 +134,11 @@ def multi_token_attention(
         weights = _set_to_0(convolve(weights, kernel_after), hidden)
     if mix_after is not None:
         weights = mix_heads(weights, mix_after)
-    return mix_values(weights, value), weights
+    weights = F.dropout(weights, dropout_p) if dropout_p else weights
+    return unfold_heads(mix_values(fold_heads(weights, g), value), h), weights
 
 
-class MultiTokenAttention(SelfAttention):
+class MultiTokenAttention(CausalSelfAttention):
     """Causal self-attention with a kernel a head, which starts as if it were not there.
 
         head_h = multi_token_attention(x W_h^Q, x W_h^K, x W_h^V, kernel_h)
@@ -122,17 +151,21 @@ class MultiTokenAttention(SelfAttention):
         norm: ``"group"`` makes what each head read equally large, whatever its weights sum to, and scales it:
             (1 - lambda_init(layer)) RMSNorm(head_h), with `attncourse.variants.differential.lambda_init`.
         layer: where the layer stands in the model, counted from 0; only the norm wants to know.
-        options: of `attncourse.layers.MultiHeadAttention`, without dropout.
+        options: of `attncourse.layers.MultiHeadAttention`.
 
     Raises:
-        ValueError: dropout, an unknown norm, a c_k without a middle, or what `MultiHeadAttention` refuses.
+        ValueError: an unknown norm, a c_k without a middle, another sequence as key, or what `MultiHeadAttention`
+            refuses.
 
     Cost: num_heads c_q c_k parameters more than `MultiHeadAttention` for each kernel, 2 num_heads^2 for the
-        matrices, embed_dim / num_heads for the norm, which the heads share.
+        matrices, embed_dim / num_heads for the norm, which the heads share. A decoded token takes c_q times as many
+        FLOPs as that of `MultiHeadAttention`, c_q + a_q - 1 times with a second kernel; see `NeighbourCache`.
     Reduces to: `attncourse.layers.CausalSelfAttention` as long as nothing was learned, without the norm.
     Source: golovneva2025, section 3.
     Chapter: 17_multi_token.
     """
+
+    one_sequence = "its kernel looks along queries and keys, which must be those of one sequence"
 
     def __init__(
         self,
@@ -147,10 +180,6 @@ class MultiTokenAttention(SelfAttention):
         **options,
     ):
         super().__init__(embed_dim, num_heads, **options)
-        if self.dropout:
-            raise ValueError(
-                f"MultiTokenAttention has no dropout; got {self.dropout}, leave it at 0"
-            )
         if norm not in (None, "group"):
             raise ValueError(f'norm must be "group" or None; got {norm!r}')
         self.kernel_size = kernel_size
@@ -162,11 +191,10 @@ class MultiTokenAttention(SelfAttention):
         self.mix = nn.Parameter(no_mixing) if mix_heads else None
         self.mix_after = nn.Parameter(no_mixing.clone()) if mix_heads else None
 
-    def forward(self, x: Float[Tensor, "b n width"], *, is_causal: bool = True, **options):
-        """`MultiHeadAttention.forward` for one sequence, always causal: a kernel looks back at queries."""
-        if not is_causal:
-            raise ValueError("MultiTokenAttention is causal; got is_causal=False, leave it out")
-        return super().forward(x, is_causal=True, **options)
+    def rows_before(self) -> int:
+        """How many queries before it take part in what a query reads."""
+        kernels = self.kernel, self.kernel_after
+        return sum(x.size(1) - 1 for x in kernels if x is not None)
 
     def attend(
         self,
@@ -176,6 +204,7 @@ class MultiTokenAttention(SelfAttention):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
+        offset: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
         heads, weights = multi_token_attention(
             q,
@@ -187,13 +216,18 @@ class MultiTokenAttention(SelfAttention):
             mix_after=self.mix_after,
             is_causal=is_causal,
             attn_mask=attn_mask,
+            dropout_p=self.dropout_p,
+            offset=offset,
         )
         if self.norm is not None:
-            heads = (1 - self.lambda_init) * self.norm(heads)
+            heads = (1 - self.lambda_init) * normed(heads, self.norm)
         return heads, weights
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, kernel_size={self.kernel_size}"
+
+
+decodes(MultiTokenAttention, NeighbourCache.of)(decode_with_neighbours)
 
 
 def identity_kernel(heads: int, kernel_size: tuple[int, int]) -> Float[Tensor, "h c_q c_k"]:
@@ -209,6 +243,14 @@ def _check_width(columns: int) -> None:
         raise ValueError(
             f"a kernel must be of odd width, so that it has a middle; got {columns} keys"
         )
+
+
+def _surely_hidden(attn_mask: Tensor) -> Tensor:
+    """A mask that hides by low numbers, by minus infinity."""
+    if attn_mask.dtype == torch.bool:
+        return attn_mask
+    lowest = max(HIDES, torch.finfo(attn_mask.dtype).min)
+    return attn_mask.masked_fill(attn_mask <= lowest, -math.inf)
 
 
 def _hidden(attn_mask: Tensor | None) -> Bool[Tensor, "..."] | None:

@@ -1,11 +1,16 @@
 """Talking heads: the heads tell each other their scores before the softmax, and their weights behind it."""
 
+from typing import Any
+
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attncourse.layers import SelfAttention
-from attncourse.steps import add_causal, mask, mix, normalize, repeat_heads, score
+from attncourse.decoding import decode_by_attend, decodes
+from attncourse.interface import check_sequences
+from attncourse.layers import MultiHeadAttention
+from attncourse.steps import add_causal, fold_heads, mask, mix, normalize, score, unfold_heads
 
 
 def mix_heads(
@@ -37,6 +42,8 @@ def talking_heads_attention(
     attn_mask: Tensor | None = None,
     is_causal: bool = False,
     scale: float | None = None,
+    dropout_p: float = 0.0,
+    offset: int = 0,
 ) -> tuple[Float[Tensor, "b h n e"], Float[Tensor, "b h n m"]]:
     """Attention whose heads are mixed twice: their scores before the softmax, their weights behind it.
 
@@ -46,47 +53,50 @@ def talking_heads_attention(
         query, key, value: query head h reads KV head h // (h / g).
         before: mixes scores. The mask comes after it.
         after: mixes weights, whose rows then sum to the sums of its rows, not to 1.
-        attn_mask, is_causal, scale: as in `attncourse.steps.scaled_dot_product_attention`.
+        attn_mask, is_causal, scale, dropout_p: as in `attncourse.steps.scaled_dot_product_attention`; dropped are
+            the mixed weights.
+        offset: position of query 0 among the keys, for ``is_causal``.
 
     Returns: output, and the weights that made it.
 
-    Cost: 4 h^2 n m FLOPs more than `attncourse.steps.attention`.
+    Raises:
+        ValueError: shapes that do not fit. TypeError: an integer mask.
+
+    Cost: 4 h^2 n m FLOPs more than `attncourse.steps.attention`; shared keys and values are not repeated.
     Reduces to: `attncourse.steps.attention` when both matrices are the identity.
     Source: shazeer2020b.
     Chapter: 17_multi_token.
     """
-    key, value = (repeat_heads(x, query.size(1)) for x in (key, value))
+    check_sequences(query, key, value, shared_heads=True)
     if is_causal:
-        attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device)
-    scores = mix_heads(score(query, key, scale), before)
+        attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device, offset)
+    h, g = query.size(1), key.size(1)
+    scores = mix_heads(unfold_heads(score(fold_heads(query, g), key, scale), h), before)
     weights = mix_heads(normalize(mask(scores, attn_mask)), after)
-    return mix(weights, value), weights
+    weights = F.dropout(weights, dropout_p) if dropout_p else weights
+    return unfold_heads(mix(fold_heads(weights, g), value), h), weights
 
 
-class TalkingHeadsAttention(SelfAttention):
-    """Self-attention whose heads learn to mix their scores and their weights; at the start each keeps its own.
+class TalkingHeadsAttention(MultiHeadAttention):
+    """Multi-head attention whose heads learn to mix their scores and their weights; at the start each keeps its own.
 
-        heads = talking_heads_attention(x W^Q, x W^K, x W^V, before, after)
+        heads = talking_heads_attention(query W^Q, key W^K, value W^V, before, after)
 
     Args:
-        embed_dim, num_heads, options: as in `MultiHeadAttention`, without dropout.
+        embed_dim, num_heads, options: as in `MultiHeadAttention`.
 
     Raises:
-        ValueError: dropout, or what `MultiHeadAttention` refuses.
+        ValueError: what `MultiHeadAttention` refuses.
 
     Cost: 2 num_heads^2 parameters more than `MultiHeadAttention`; torch has no fused version, so the n m weights
         are stored.
-    Reduces to: `SelfAttention` as long as both matrices are the identity, as they start.
+    Reduces to: `MultiHeadAttention` as long as both matrices are the identity, as they start.
     Source: shazeer2020b.
     Chapter: 17_multi_token.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, **options):
         super().__init__(embed_dim, num_heads, **options)
-        if self.dropout:
-            raise ValueError(
-                f"TalkingHeadsAttention has no dropout; got {self.dropout}, leave it at 0"
-            )
         self.before = nn.Parameter(torch.eye(num_heads))
         self.after = nn.Parameter(torch.eye(num_heads))
 
@@ -98,7 +108,11 @@ class TalkingHeadsAttention(SelfAttention):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
+        offset: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        return talking_heads_attention(
-            q, k, v, self.before, self.after, attn_mask=attn_mask, is_causal=is_causal
-        )
+        inputs = q, k, v, self.before, self.after
+        options: dict[str, Any] = {"attn_mask": attn_mask, "is_causal": is_causal, "offset": offset}
+        return talking_heads_attention(*inputs, dropout_p=self.dropout_p, **options)
+
+
+decodes(TalkingHeadsAttention)(decode_by_attend)

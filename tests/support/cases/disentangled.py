@@ -39,6 +39,7 @@ def disentangled(p, s, tables, limit, visible=None, mask=None, buckets=None, **o
     return weighing(
         (q, k, v, *draw(*[(s.h, 8, s.d)] * len(tables))), stored, spec=by_loops,
         run=lambda *inputs: stored(*inputs, need_weights=False)[0],
+        dropped=lambda *inputs: stored(*inputs, dropout_p=0.5),
         limit=lambda: limit(disentangled.disentangled_attention, q, k, v),
         is_causal=options.get("is_causal", False),
     )  # fmt: skip
@@ -80,7 +81,7 @@ def deberta(p, s, limit, span=3, is_causal=False, buckets=None, **options):
     """A variant of `DisentangledAttention`."""
     torch.manual_seed(0)
     make = module(p, "disentangled").DisentangledAttention
-    layer = make(s.h * s.d, s.h, span, **options).double()
+    layer = make(s.h * s.d, s.h, span, dropout=0.5, **options).double().eval()
     shared = options.get("share_proj", False)
 
     def table(name):
@@ -96,7 +97,13 @@ def deberta(p, s, limit, span=3, is_causal=False, buckets=None, **options):
         return spec.disentangled_attention(q, k, v, *tables, **fixed)
 
     (x,) = sequences(s)
-    return attending(layer, x, limit, by_loops, fixed={"is_causal": is_causal})
+    fixed = {"is_causal": is_causal}
+    dropped = partial(dropping, layer, fixed)
+    return attending(layer, x, limit, by_loops, fixed=fixed, dropped=dropped)
+
+
+def dropping(layer, fixed, x):
+    return layer.train()(x, need_weights=True, **fixed)
 
 
 @variant("DisentangledAttention, causal", **LAYER)
@@ -130,7 +137,8 @@ def document_bias(p, s):
     (x,) = sequences(s)
     (table, alpha, beta) = draw((5,), (s.h,), (s.h,))
     torch.manual_seed(0)
-    layer = module(p, "document_bias").DocumentBiasAttention(s.h * s.d, s.h, 2).double()
+    make = module(p, "document_bias").DocumentBiasAttention
+    layer = make(s.h * s.d, s.h, 2, dropout=0.5).double().eval()
     plain = p.layers.SelfAttention(s.h * s.d, s.h).double()
     plain.load_state_dict(layer.state_dict(), strict=False)
     as_it_starts = layer(x).detach(), plain(x).detach()
@@ -141,7 +149,9 @@ def document_bias(p, s):
         moved = spec.document_bias(layer.table, layer.alpha, layer.beta)
         return spec.scaled_dot_product_attention(q, k, v, is_causal=True, score_mod=moved)
 
-    return attending(layer, x, lambda *_: as_it_starts, by_loops, fixed={"is_causal": True})
+    fixed = {"is_causal": True}
+    more = {"fixed": fixed, "fused": True, "dropped": partial(dropping, layer, fixed)}
+    return attending(layer, x, lambda *_: as_it_starts, by_loops, **more)
 
 
 MUTANTS += [
@@ -155,24 +165,33 @@ MUTANTS += [
     ("disentangled", "clamp(0, 2 * span - 1)", "clamp(0, 2 * span)"),
     ("disentangled", "clamp(0, 2 * span - 1)", "remainder(2 * span)"),
     ("disentangled", "clamp(0, 2 * span - 1)", "clamp(1, 2 * span - 1)"),
-    ("disentangled", "rows.unfold(0, m, 1).flip(0)", "rows.unfold(0, m, 1)"),
-    ("disentangled", "rows.unfold(0, m, 1).flip(0)", "rows.flip(0).unfold(0, m, 1)"),
+    ("disentangled", "rows.as_strided((n, m), (1, 1)).flip(0)", "rows.as_strided((n, m), (1, 1))"),
+    ("disentangled", "rows.as_strided((n, m), (1, 1)).flip(0)", "rows.flip(0).as_strided((n, m), (1, 1))"),
     ("disentangled", "bool(content) + (pos_key is not None)", "1 + (pos_key is not None)"),
     ("disentangled", "bool(content) + (pos_key is not None)", "bool(content)"),
     ("disentangled", "query.size(-1) * num_terms", "query.size(-1)"),
-    ("disentangled", "scaled = (query * scale, key * scale)", "scaled = (query, key * scale)"),
-    ("disentangled", "scaled = (query * scale, key * scale)", "scaled = (query * scale, key)"),
+    ("disentangled", "_position_terms(query * scale, key,", "_position_terms(query, key,"),
+    ("disentangled", "else pos_query * scale\n", "else pos_query\n"),
     ("disentangled", "scale = scale if content else 0.0", "scale = scale"),
-    ("disentangled", "add_causal(attn_mask, query.size(2), key.size(2), query.device)", "add_causal(None, query.size(2), key.size(2), query.device)"),
+    ("disentangled", "add_causal(attn_mask, query.size(2),", "add_causal(None, query.size(2),"),
+    ("disentangled", "key.size(2), query.device, offset)\n    #", "key.size(2), query.device)\n    #"),
+    ("disentangled", "    check_sequences(query, key, value)\n", ""),
+    ("disentangled", "terms[0] + terms[1] if", "terms[0].add_(terms[1]) if"),
     ("disentangled", "if len(terms) == 2 else terms[0], attn_mask", "if len(terms) == 2 else terms[0], None"),
     ("disentangled", "        check_mask(attn_mask, axes=4)\n", "        pass\n"),
-    ("disentangled", "value, attn_mask, scale=scale), None", "value, attn_mask), None"),
+    ("disentangled", "attn_mask, dropout_p, scale=scale), None", "attn_mask, dropout_p), None"),
     ("disentangled", "(query @ pos_key.mT).gather(-1", "(key @ pos_key.mT).gather(-1"),
     ("disentangled", "(query @ pos_key.mT).gather(-1, index.expand(shape))", "(query[..., None, :] * pos_key[:, index]).sum(-1)"),
     ("disentangled", "return c2p, (pos_query @ key.mT).gather(-2, index.expand(shape))", "return c2p, (pos_query @ key.mT).gather(-2, index.flip(0).expand(shape))"),
-    ("disentangled", "relative_index(m, n, span, bucket, query.device).mT", "relative_index(n, m, span, bucket, query.device)"),
-    ("disentangled", "relative_index(m, n, span, bucket, query.device).mT", "relative_index(m, n, span, None, query.device).mT"),
-    ("disentangled", "index = relative_index(n, m, span, bucket, query.device)", "index = relative_index(n, m, span, None, query.device)"),
+    ("disentangled", "relative_index(m, n, span, bucket, query.device, -offset).mT", "relative_index(n, m, span, bucket, query.device, offset)"),
+    ("disentangled", "relative_index(m, n, span, bucket, query.device, -offset).mT", "relative_index(m, n, span, None, query.device, -offset).mT"),
+    ("disentangled", "index = relative_index(n, m, span, bucket, query.device, offset)", "index = relative_index(n, m, span, None, query.device, offset)"),
+    ("disentangled", "query.device, -offset).mT", "query.device, offset).mT"),
+    ("disentangled", "bucket, query.device, offset)\n    c2p", "bucket, query.device)\n    c2p"),
+    ("disentangled", "    if n == 1:", "    if n < 1:"),
+    ("disentangled", "index_select(1, index[0])", "index_select(1, index[0].flip(0))"),
+    ("disentangled", "rows.as_strided((n, m), (1, 1))", "rows.unfold(0, m, 1)"),
+    ("disentangled", "device=device) + offset", "device=device)"),
     ("disentangled", 'p2c not in ("code", "paper")', "False"),
     ("disentangled", "any(shape != (h, rows, d) for shape in shapes)", "False"),
     ("disentangled", "rows < 2 or rows % 2 or", "rows < 2 or"),
@@ -180,17 +199,29 @@ MUTANTS += [
     ("disentangled", "positions is not None and positions.shape != (2 * span, embed_dim)", "False"),
     ("disentangled", "buckets=span, furthest=furthest)", "buckets=2 * span, furthest=furthest)"),
     ("disentangled", "own = not share_proj", "own = True"),
-    ("disentangled", "(self.pos_k_proj or self.k_proj, self.pos_q_proj or self.q_proj)", "(self.pos_k_proj or self.q_proj, self.pos_q_proj or self.k_proj)"),
-    ("disentangled", "            if name in self.terms\n", "            if self.terms\n"),
-    ("disentangled", "            content=self.content,\n", ""),
-    ("disentangled", "            p2c=self.p2c,\n", ""),
-    ("disentangled", "            is_causal=is_causal,\n", ""),
-    ("disentangled", "            need_weights=need_weights,\n", "            need_weights=False,\n"),
+    ("disentangled", "self.pos_k_proj or self.k_proj", "self.pos_k_proj or self.q_proj"),
+    ("disentangled", 'if "c2p" in self.terms else None\n', "if self.terms else None\n"),
+    ("disentangled", 'if "p2c" in self.terms else None\n', "if self.terms else None\n"),
+    ("disentangled", '{"content": self.content, "bucket"', '{"bucket"'),
+    ("disentangled", ', "p2c": self.p2c}', "}"),
+    ("disentangled", '"is_causal": is_causal, "need_weights"', '"need_weights"'),
+    ("disentangled", '"need_weights": need_weights}', '"need_weights": False}'),
+    ("disentangled", '"dropout_p": self.dropout_p, "offset"', '"offset"'),
+    ("disentangled", ', "offset": offset}', "}"),
+    ("disentangled", '"scale": scale, "dropout_p": dropout_p}', '"scale": scale}'),
+    ("disentangled", "decodes(DisentangledAttention)(decode_by_attend)", ""),
+    ("disentangled", '    one_sequence = "a distance', '    other = "a distance'),
     ("disentangled", "        self.positions = positions\n", "        self.positions = nn.Parameter(positions.detach())\n"),
     ("disentangled", "bucket=self.bucket, p2c=self.p2c)", "bucket=self.bucket)"),
-    ("document_bias", "self.alpha[:, None] * self.table", "self.table"),
-    ("document_bias", "+ self.beta[:, None]", "+ self.beta[:, None] * self.table"),
+    ("document_bias", "self.alpha[:, None, None] * of_distance", "of_distance"),
+    ("document_bias", "+ self.beta[:, None, None]", "+ self.beta[:, None, None] * of_distance"),
+    ("document_bias", "(offset + i[:, None] - j)", "(i[:, None] - j)"),
+    ("document_bias", "(offset + i[:, None] - j)", "(offset + j - i[:, None])"),
+    ("document_bias", "n, m, q.device, offset)", "n, m, q.device)"),
+    ("document_bias", "need_weights=need_weights)", "need_weights=True)"),
+    ("document_bias", "decodes(DocumentBiasAttention)(decode_by_attend)", ""),
+    ("document_bias", '    one_sequence = "a distance', '    other = "a distance'),
     ("document_bias", "torch.zeros(2 * span + 1)", "torch.ones(2 * span + 1) / torch.arange(1, 2 * span + 2)"),
-    ("document_bias", "add_causal(attn_mask, q.size(2), k.size(2), q.device)", "add_causal(None, q.size(2), k.size(2), q.device)"),
+    ("document_bias", "add_causal(attn_mask, n, m, q.device, offset)", "add_causal(None, n, m, q.device, offset)"),
     ("document_bias", "        if is_causal:\n", "        if is_causal and attn_mask is None:\n"),
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Attention whose scores hear of their neighbours, and of other heads, among the variants."""
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -40,6 +41,7 @@ def multi_token(p, s, parts, limit, visible=None, **options):
         (q, k, v, *parts.values()), stored, spec=by_loops, limit=lambda: limit(attend, q, k, v),
         any_sum=any(name.endswith("_after") for name in names), more_rows=rows - 1,
         is_causal=options.get("is_causal", True), **apart,
+        dropped=lambda *inputs: stored(*inputs, dropout_p=0.5),
     )  # fmt: skip
 
 
@@ -83,7 +85,7 @@ def layer_of(p, s, **options):
     """A layer whose kernels and matrices have been learned, so to speak."""
     torch.manual_seed(0)
     make = module(p, "multi_token").MultiTokenAttention
-    layer = make(s.h * s.d, s.h, (2, 3), num_kv_heads=s.g, **options).double()
+    layer = make(s.h * s.d, s.h, (2, 3), num_kv_heads=s.g, dropout=0.5, **options).double().eval()
     with torch.no_grad():
         if layer.norm is not None:
             layer.norm.weight.copy_(torch.linspace(0.5, 2.0, s.d))
@@ -106,7 +108,10 @@ def layered(p, s, limit, normed=None, **options):
         parts = (layer.kernel, layer.kernel_after, layer.mix, layer.mix_after)
         return spec.multi_token_attention(q, k, v, *parts)
 
-    more = {"masked": None, "is_causal": True, "any_sum": True, "more_rows": 1}
+    def dropped(x):
+        return layer.train()(x, need_weights=True)
+
+    more = {"masked": None, "is_causal": True, "any_sum": True, "more_rows": 1, "dropped": dropped}
     return attending(layer, x, limit, by_loops, joined=joined, **more)
 
 
@@ -139,6 +144,19 @@ def multi_token_layer_normed(p, s):
     return layered(p, s, twice_the_values, by_formula, norm="group", layer=2)
 
 
+@variant("NeighbourCache", h=4, g=2, n=5, d=4)
+def decoded_in_pairs(p, s):
+    """What tokens read that come two by two, with two kernels: each hears of queries of the pair before."""
+    plain = layered(p, s, None, after=True, mix_heads=True)
+
+    def run(x):
+        cache = p.decoding.new_cache(plain.layer, s.b, s.n)
+        return torch.cat([p.decoding.decode(plain.layer, x, cache) for x in x.split(2, dim=1)], 1)
+
+    limit = lambda: (run(*plain.inputs), plain.layer(*plain.inputs))  # noqa: E731
+    return replace(plain, run=run, learns=False, fused=True, limit=limit, dropped=None)
+
+
 MUTANTS += [
     ("multi_token", "if kernel.dim() != 3 or kernel.size(0) != table.size(1):", "if kernel.dim() != 3:"),
     ("multi_token", "padding = (rows - 1, columns // 2)", "padding = (0, columns // 2)"),
@@ -146,25 +164,52 @@ MUTANTS += [
     ("multi_token", "[:, :, : table.size(2)]", "[:, :, -table.size(2) :]"),
     ("multi_token", "kernel[:, None], padding", "kernel.flip(-1)[:, None], padding"),
     ("multi_token", "kernel[:, None], padding", "kernel.flip(-2)[:, None], padding"),
-    ("multi_token", "convolve(_set_to_0(score(query, key, scale), hidden), kernel)", "convolve(score(query, key, scale), kernel)"),
-    ("multi_token", "convolve(_set_to_0(score(query, key, scale), hidden), kernel)", "convolve(_set_to_0(score(query, key), hidden), kernel)"),
+    ("multi_token", "convolve(_set_to_0(scores, hidden), kernel)", "convolve(scores, kernel)"),
+    ("multi_token", "score(fold_heads(query, g), key, scale), h)", "score(fold_heads(query, g), key), h)"),
+    ("multi_token", "query.device, offset)", "query.device)"),
+    ("multi_token", "    check_sequences(query, key, value, shared_heads=True)\n", ""),
+    ("multi_token", "F.dropout(weights, dropout_p) if", "F.dropout(weights) * 0.5 if"),
+    ("multi_token", "        attn_mask = _surely_hidden(attn_mask)\n", ""),
+    ("multi_token", "HIDES = -1e8", "HIDES = -1e4"),
+    ("multi_token", "HIDES = -1e8", "HIDES = -1e10"),
+    ("multi_token", "max(HIDES, torch.finfo(attn_mask.dtype).min)", "HIDES"),
+    ("multi_token", "max(HIDES, torch.finfo(attn_mask.dtype).min)", "torch.finfo(attn_mask.dtype).min"),
+    ("multi_token", "table.movedim(1, -1).contiguous().movedim(-1, 1)", "table.to(memory_format=torch.channels_last)"),
+    ("multi_token", "    if learns or heads < 12:", "    if False:"),
+    ("multi_token", "sum(x.size(1) - 1 for x in", "sum(x.size(1) - 2 for x in"),
+    ("multi_token", "kernels = self.kernel, self.kernel_after", "kernels = (self.kernel,)"),
+    ("multi_token", "            dropout_p=self.dropout_p,\n", ""),
+    ("multi_token", "            offset=offset,\n", ""),
+    ("multi_token", "decodes(MultiTokenAttention, NeighbourCache.of)(decode_with_neighbours)", ""),
+    ("multi_token", "decodes(MultiTokenAttention, NeighbourCache.of)", "decodes(MultiTokenAttention)"),
+    ("multi_token", '    one_sequence = "its kernel', '    other = "its kernel'),
+    ("multi_token_cache", "self.query.size(2) - self.rows) :]", "self.query.size(2) - self.rows + 1) :]"),
+    ("multi_token_cache", "torch.cat([before, query.detach()", "torch.cat([query[:, :, :0], query.detach()"),
+    ("multi_token_cache", "super().nbytes + self.query.nbytes", "super().nbytes"),
+    ("multi_token_cache", "kept < min(self.rows, length)", "kept < 0"),
+    ("multi_token_cache", "kept < min(self.rows, length)", "kept < self.rows"),
+    ("multi_token_cache", "self.query = self.query[:, :, :kept]", "pass"),
+    ("multi_token_cache", "        self.query = self.query[rows]", "        pass"),
+    ("multi_token_cache", "cache.positions(n) if use_rotary else None", "None"),
+    ("multi_token_cache", "cache.visible(), True", "None, True"),
+    ("multi_token_cache", "True, offset=offset)", "True, offset=keys.size(2) - n)"),
+    ("multi_token_cache", "    if not isinstance(cache, NeighbourCache):", "    if False:"),
+    ("multi_token_cache", "kept.to(query.dtype)", "kept"),
+    ("multi_token_cache", "query.detach().to(before.dtype)", "query.to(before.dtype)"),
     ("multi_token", "scores = mix_heads(scores, mix)", "scores = mix_heads(scores, mix.mT)"),
     ("multi_token", "normalize(mask(scores, attn_mask))", "normalize(scores)"),
     ("multi_token", "_set_to_0(convolve(weights, kernel_after), hidden)", "convolve(weights, kernel_after)"),
     ("multi_token", "_set_to_0(convolve(weights, kernel_after), hidden)", "_set_to_0(convolve(weights, kernel), hidden)"),
     ("multi_token", "weights = mix_heads(weights, mix_after)", "weights = mix_heads(weights, mix)"),
-    ("multi_token", "add_causal(attn_mask, query.size(2), key.size(2), query.device)", "add_causal(None, query.size(2), key.size(2), query.device)"),
+    ("multi_token", "add_causal(attn_mask, query.size(2),", "add_causal(None, query.size(2),"),
     ("multi_token", "kernel[:, -1, kernel_size[1] // 2] = 1.0", "kernel[:, 0, kernel_size[1] // 2] = 1.0"),
     ("multi_token", "kernel_after=self.kernel_after", "kernel_after=None"),
     ("multi_token", "nn.Parameter(kernel.clone()) if after", "self.kernel if after"),
     ("multi_token", "mix_after=self.mix_after", "mix_after=self.mix"),
     ("multi_token", "nn.Parameter(no_mixing.clone()) if mix_heads", "self.mix if mix_heads"),
     ("multi_token", "mix=self.mix,", "mix=None,"),
-    ("multi_token", "super().forward(x, is_causal=True, **options)", "super().forward(x, **options)"),
     ("multi_token", "            attn_mask=attn_mask,\n", ""),
-    ("multi_token", "        if not is_causal:\n", "        if is_causal is None:\n"),
-    ("multi_token", "        if self.dropout:\n", "        if self.dropout > 1:\n"),
-    ("multi_token", "(1 - self.lambda_init) * self.norm(heads)", "self.norm(heads)"),
+    ("multi_token", "(1 - self.lambda_init) * normed(heads, self.norm)", "normed(heads, self.norm)"),
     ("multi_token", "nn.RMSNorm(embed_dim // num_heads, eps=1e-5) if norm", "nn.RMSNorm(embed_dim // num_heads) if norm"),
     ("multi_token", "self.lambda_init = lambda_init(layer)", "self.lambda_init = lambda_init(0)"),
     ("multi_token", "if norm not in (None, \"group\"):", "if norm == \"\":"),

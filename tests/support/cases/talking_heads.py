@@ -16,14 +16,16 @@ def talking_heads(p, s, limit, visible=None, added=(), **options):
     attend = module(p, "talking_heads").talking_heads_attention
     q, k, v = qkv(s)
 
-    def stored(q, k, v, before, after, attn_mask=None):
-        return attend(q, k, v, before, after, attn_mask=attn_mask, **options)
+    def stored(q, k, v, before, after, attn_mask=None, **more):
+        return attend(q, k, v, before, after, attn_mask=attn_mask, **options | more)
 
     def by_loops(q, k, v, before, after, added=None):
         given = {"mix": before, "mix_after": after, "visible": visible, "added": added}
         return spec.multi_token_attention(q, k, v, **given)
 
-    masks = {"masked": None} if added else {}
+    # A mask among the inputs is of one size.
+    half = lambda *inputs: stored(*inputs, dropout_p=0.5)  # noqa: E731
+    masks = {"masked": None, "dropped": None} if added else {"dropped": half}
     return weighing(
         (q, k, v, *draw((s.h, s.h), (s.h, s.h)), *added), stored, spec=by_loops, any_sum=True,
         limit=lambda: limit(attend, q, k, v), is_causal=options.get("is_causal", False), **masks,
@@ -59,7 +61,7 @@ def heads_that_talk_masked(p, s):
 def talking_layer(p, s):
     (x,) = sequences(s)
     make = module(p, "talking_heads").TalkingHeadsAttention
-    layer = make(s.h * s.d, s.h, num_kv_heads=s.g).double()
+    layer = make(s.h * s.d, s.h, num_kv_heads=s.g, dropout=0.5).double().eval()
     start = layer.before.detach().clone(), layer.after.detach().clone()
     with torch.no_grad():
         layer.before += draw((s.h, s.h))[0]
@@ -77,18 +79,26 @@ def talking_layer(p, s):
         general.load_state_dict(layer.state_dict(), strict=False)
         return layer(x, is_causal=True), general(x, is_causal=True)
 
-    return attending(layer, x, as_at_the_start, by_loops, any_sum=True)
+    def dropped(x):
+        return layer.train()(x, need_weights=True)
+
+    return attending(layer, x, as_at_the_start, by_loops, any_sum=True, dropped=dropped)
 
 
 MUTANTS += [
-    ("talking_heads", "self.before, self.after, attn_mask=attn_mask", "self.after, self.before, attn_mask=attn_mask"),
-    ("talking_heads", "self.after, attn_mask=attn_mask, is_causal=is_causal", "self.after, is_causal=is_causal"),
-    ("talking_heads", "self.after, attn_mask=attn_mask, is_causal=is_causal", "self.after, attn_mask=attn_mask"),
+    ("talking_heads", "q, k, v, self.before, self.after", "q, k, v, self.after, self.before"),
+    ("talking_heads", '{"attn_mask": attn_mask, "is_causal"', '{"attn_mask": None, "is_causal"'),
+    ("talking_heads", '"is_causal": is_causal, "offset"', '"is_causal": False, "offset"'),
+    ("talking_heads", '"offset": offset}', '"offset": 0}'),
+    ("talking_heads", "*inputs, dropout_p=self.dropout_p, ", "*inputs, "),
+    ("talking_heads", "F.dropout(weights, dropout_p) if", "F.dropout(weights) * 0.5 if"),
+    ("talking_heads", "query.device, offset)", "query.device)"),
+    ("talking_heads", "    check_sequences(query, key, value, shared_heads=True)\n", ""),
+    ("talking_heads", "decodes(TalkingHeadsAttention)(decode_by_attend)", ""),
     ("talking_heads", "self.after = nn.Parameter(torch.eye(num_heads))", "self.after = nn.Parameter(torch.ones(num_heads, num_heads))"),
-    ("talking_heads", "        if self.dropout:\n", "        if self.dropout > 1:\n"),
     ("talking_heads", '"hg,bgnm->bhnm"', '"gh,bgnm->bhnm"'),
-    ("talking_heads", "mix_heads(score(query, key, scale), before)", "mix_heads(score(query, key, scale), after)"),
-    ("talking_heads", "mix_heads(score(query, key, scale), before)", "mix_heads(score(query, key), before)"),
+    ("talking_heads", "scale), h), before)", "scale), h), after)"),
+    ("talking_heads", "key, scale), h), before)", "key), h), before)"),
     ("talking_heads", "mix_heads(normalize(mask(scores, attn_mask)), after)", "normalize(mask(scores, attn_mask))"),
     ("talking_heads", "mix_heads(normalize(mask(scores, attn_mask)), after)", "normalize(mix_heads(mask(scores, attn_mask), after))"),
     ("talking_heads", "    if is_causal:\n", "    if is_causal and attn_mask is None:\n"),

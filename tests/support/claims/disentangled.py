@@ -8,6 +8,7 @@ import torch
 from attncourse import spec
 from support.cases import Sizes, draw, module, qkv, some_pairs
 from support.claims import refused
+from support.claims.differential import a_token_costs_little, goes_on, is_exported_and_batched
 from support.contracts import Tensors, close
 
 S = Sizes(h=2, g=2, n=6, m=9, d=4)
@@ -169,8 +170,83 @@ def what_cannot_be_is_refused(p):
         (r"got \('c2c',\)", lambda: make(12, 3, 4, terms=("c2c",))),
         (r"\(8, 12\); got \(6, 12\)", lambda: make(12, 3, 4, positions=make(12, 3, 3).positions)),
     )
-    document = module(p, "document_bias").DocumentBiasAttention
-    for layer in (make(12, 3, 4), document(12, 3, 4)):
-        cache = p.cache.KVCache.of(layer, 1, 9)
-        with pytest.raises(TypeError, match="attends in its own way"):
-            p.cache.decode(layer, torch.randn(1, 2, 12), cache)
+    x = torch.zeros(1, 3, 12)
+    for layer in (make(12, 3, 4), module(p, "document_bias").DocumentBiasAttention(12, 3, 4)):
+        refused(
+            ValueError,
+            ("takes no key and no value: a distance .* no meaning; got key", lambda: layer(x, x + 1)),  # noqa: B023
+            ("one token or more", lambda: layer(x[:, :0])),  # noqa: B023
+        )  # fmt: skip
+    refused(
+        ValueError,
+        ("same length", lambda: attend(q, k, v[:, :, :2], pos_key)),
+        ("one token or more", lambda: attend(q[:, :, :0], k, v, pos_key)),
+        ("same batch and heads", lambda: attend(q[:1], k, v, pos_key)),
+    )
+
+
+def _layers(p):
+    """Of all terms, of each alone, of none, with rows for single distances and for shared ones."""
+    torch.manual_seed(0)
+    make = module(p, "disentangled").DisentangledAttention
+    yield make(24, 3, 3)
+    yield make(24, 3, 4, furthest=6, p2c="paper")
+    yield make(24, 3, 4, furthest=6, share_proj=True, terms=("p2c",), content=False)
+    yield make(24, 3, 3, terms=("c2p",))
+    yield make(24, 3, 3, terms=())
+    for g in (1, 3):
+        layer = module(p, "document_bias").DocumentBiasAttention(24, 3, 3, num_kv_heads=g)
+        with torch.no_grad():
+            layer.table += torch.randn(7)
+            layer.alpha += torch.randn(3)
+        yield layer
+
+
+def distances_count_from_where_the_new_tokens_stand(p):
+    (x,) = draw((2, 11, 24))
+    for layer in _layers(p):
+        goes_on(p, layer.double(), x)
+        a_token_costs_little(p, layer.float())
+
+
+def a_decoded_token_needs_no_products_with_all_rows(p):
+    """16 keys' and 512 rows: the largest table is that of the query's products with the rows."""
+    attend = module(p, "disentangled").disentangled_attention
+    q, k, v, rows = torch.randn(1, 1, 1, 4), *torch.randn(2, 1, 1, 64, 4), torch.randn(1, 512, 4)
+    with Tensors() as seen:
+        attend(q, k, v, rows, rows, need_weights=False, offset=63)
+    assert seen.largest <= rows.nbytes
+
+
+def an_offset_shifts_the_queries(p):
+    attend = module(p, "disentangled").disentangled_attention
+    q, k, v = qkv(S._replace(n=9, m=9))
+    pos_key, pos_query = tables(6)
+    for p2c in ("code", "paper"):
+        for is_causal in (False, True):
+            options = {"p2c": p2c, "is_causal": is_causal}
+            full = attend(q, k, v, pos_key, pos_query, **options)
+            for first in (0, 3, 8):
+                for end in (first + 1, 9):
+                    part = attend(
+                        q[:, :, first:end], k, v, pos_key, pos_query, offset=first, **options
+                    )
+                    close(part, tuple(x[:, :, first:end] for x in full))
+
+
+def positions_and_contents_are_exported_and_batched(p):
+    disentangled = module(p, "disentangled")
+    rows = tables(6)
+    bucket = partial(disentangled.log_bucket, buckets=3, furthest=5)
+    shapes = lambda n: [(1, S.h, n, S.d)] * 3  # noqa: E731
+    for options in (
+        {},
+        {"bucket": bucket, "p2c": "paper", "is_causal": True},
+        {"need_weights": False},
+    ):
+        run = lambda q, k, v, o=options: disentangled.disentangled_attention(q, k, v, *rows, **o)[0]  # noqa: E731
+        is_exported_and_batched(run, *draw(*shapes(5)), longer=draw(*shapes(8)))
+    for layer in _layers(p):
+        layer.double()
+        run = lambda x, layer=layer: layer(x, is_causal=True)  # noqa: E731
+        is_exported_and_batched(run, *draw((1, 5, 24)), longer=draw((1, 8, 24)))

@@ -34,10 +34,16 @@ MODULES = {  # in the order of their imports
     "differential": "variants.differential",
     "disentangled": "variants.disentangled",
     "document_bias": "variants.document_bias",
-    "linear": "variants.linear",
+    "precision": "precision",
+    "features": "variants.features",
+    "decays": "variants.decays",
+    "state_cache": "variants.state_cache",
+    "short_convolution": "variants.short_convolution",
     "gated": "variants.gated",
+    "linear": "variants.linear",
     "delta": "variants.delta",
     "talking_heads": "variants.talking_heads",
+    "multi_token_cache": "variants.multi_token_cache",
     "multi_token": "variants.multi_token",
 }
 
