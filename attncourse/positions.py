@@ -83,8 +83,9 @@ def rotary(
     if positions.dim() == 2:
         angles = angles[:, None]  # of all heads of a sequence
     cos, sin = angles.cos(), angles.sin()
-    if hasattr(scaling, "attention_factor"):
-        cos, sin = cos * scaling.attention_factor, sin * scaling.attention_factor
+    factor = getattr(scaling, "attention_factor", None)
+    if factor is not None:
+        cos, sin = cos * factor, sin * factor
     cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     x, rest = x[..., :width], x[..., width:]
     first, second = x.chunk(2, dim=-1)

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -34,6 +35,7 @@ class LatentAttention(nn.Module):
         latent_dim: width of c.
         rotary_dim: width of the part with positions; even.
         query_latent_dim: width of y; ``None`` leaves the queries as they are. It saves parameters, and no cache.
+        dropout: probability that a weight is zeroed while training.
 
     ``layer.rotary`` can be replaced, as in `attncourse.layers.MultiHeadAttention`.
 
@@ -53,10 +55,11 @@ class LatentAttention(nn.Module):
         latent_dim: int,
         rotary_dim: int,
         query_latent_dim: int | None = None,
+        dropout: float = 0.0,
     ):
         super().__init__()
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, head_dim
-        self.latent_dim, self.rotary_dim = latent_dim, rotary_dim
+        self.latent_dim, self.rotary_dim, self.dropout = latent_dim, rotary_dim, dropout
         self.scale = 1 / math.sqrt(head_dim + rotary_dim)
         inner = num_heads * head_dim
         asking = embed_dim if query_latent_dim is None else query_latent_dim
@@ -158,7 +161,8 @@ class LatentAttention(nn.Module):
         v = split_heads(self.v_proj(latent[:, 0]), self.num_heads)
         k_rotary = k_rotary.expand(-1, self.num_heads, -1, -1)
         query, key = torch.cat([q, q_rotary], -1), torch.cat([k, k_rotary], -1)
-        return attention(query, key, v, attn_mask=visible, scale=self.scale)
+        options = {"scale": self.scale, "dropout_p": self.dropout if self.training else 0.0}
+        return attention(query, key, v, attn_mask=visible, **options)
 
     def absorbed_attention(self, q, q_rotary, latent, k_rotary, visible):
         """Keys and values are never made: their matrices move to the query's side and behind the mix.
@@ -171,7 +175,7 @@ class LatentAttention(nn.Module):
         latent, k_rotary = latent[:, 0], k_rotary[:, 0]
         scores = q.flatten(1, 2) @ latent.mT + q_rotary.flatten(1, 2) @ k_rotary.mT
         scores = scores.unflatten(1, q.shape[1:3]) * self.scale
-        weights = normalize(mask(scores, visible))
+        weights = F.dropout(normalize(mask(scores, visible)), self.dropout, self.training)
         mixed = mix(weights.flatten(1, 2), latent).unflatten(1, q.shape[1:3])
         return self.away_from_latents(mixed), weights
 

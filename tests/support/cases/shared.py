@@ -83,8 +83,8 @@ def latent(p, s, absorbed: bool):
     """A variant of `LatentAttention`; the loops know the plain form only."""
     (x,) = sequences(s, (s.n, 17))
     torch.manual_seed(0)
-    layer = module(p, "latent").LatentAttention(17, s.h, head_dim=s.d, latent_dim=7, rotary_dim=4)
-    layer = layer.double()
+    sizes = {"head_dim": s.d, "latent_dim": 7, "rotary_dim": 4, "dropout": 0.5}
+    layer = module(p, "latent").LatentAttention(17, s.h, **sizes).double().eval()
     with torch.no_grad():  # ones would hide that they are there
         layer.latent_norm.weight.copy_(torch.linspace(0.5, 2.0, 7))
 
@@ -94,8 +94,11 @@ def latent(p, s, absorbed: bool):
     def other_form(layer, x):
         return layer(x, absorbed=not absorbed), layer(x, absorbed=absorbed)
 
+    def dropped(x):
+        return layer.train()(x, absorbed=absorbed, need_weights=True)
+
     return attending(
-        layer, x, other_form, fixed={"absorbed": absorbed}, masked=None, is_causal=True,
+        layer, x, other_form, fixed={"absorbed": absorbed}, dropped=dropped, is_causal=True,
         spec=lambda x: spec.latent_attention(x, dict(layer.named_parameters()), s.h),
         remake=lambda w, x: layer.out_proj((w @ values(x)).transpose(1, 2).flatten(2)),
     )  # fmt: skip
