@@ -1,7 +1,7 @@
 """BigBird: blocks of tokens read their neighbours, the first and the last block, and a few at random."""
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -155,7 +155,7 @@ def bigbird_attention(
     Chapter: 14_global_local.
     """
     _check(query, key, value, plan, block_size)
-    options = {"scale": scale, "key_mask": key_mask, "dropout_p": dropout_p}
+    options: dict[str, Any] = {"scale": scale, "key_mask": key_mask, "dropout_p": dropout_p}
     return by_rows(query, key, value, plan.blocks.tolist(), block_size, **options)
 
 
@@ -171,18 +171,21 @@ def by_rows(
 ) -> Float[Tensor, "b h n e"]:
     """What each row of blocks reads, one after the other; the first and the last one all keys."""
     real, last = of_every_sample(key_mask, key), query.size(2) // block_size - 1
-    present = None if real is None else real[:, None].expand(-1, key.size(1), -1)
-    cut = [None if x is None else by_block(x, block_size) for x in (key, value, present)]
+    keys, values = by_block(key, block_size), by_block(value, block_size)
+    whole = present = None
+    if real is not None:
+        whole = real[:, None, None]
+        present = by_block(real[:, None].expand(-1, key.size(1), -1), block_size)
     outputs = []
     for row, q in enumerate(query.split(block_size, dim=2)):
-        k, v, seen = key, value, None if present is None else present[:, :, None]
+        k, v, seen = key, value, whole
         if 0 < row < last:
             columns = [head[row - 1] for head in read]
-            k, v = (joined(x, columns) for x in cut[:2])
+            k, v = joined(keys, columns), joined(values, columns)
             once = first_time(torch.tensor(columns, device=q.device))
             seen = once.repeat_interleave(block_size, dim=1)[:, None]
             if present is not None:
-                seen = seen & joined(cut[2], columns)[:, :, None]
+                seen = seen & joined(present, columns)[:, :, None]
         outputs.append(F.scaled_dot_product_attention(q, k, v, seen, **options))
     return torch.cat(outputs, dim=2)
 
@@ -200,15 +203,11 @@ def joined(cut: list[tuple[Tensor, ...]], read: list[list[int]]) -> Shaped[Tenso
 
 def _check(query, key, value, plan, block_size) -> None:
     check_sequences(query, key, value)
-    if query.size(2) != key.size(2):
+    n, heads = plan.num_blocks * block_size, plan.blocks.size(0)
+    if not (query.size(2) == key.size(2) == n and query.size(1) == heads):
         raise ValueError(
-            f"query and key must be of the same tokens, cut into the same blocks; got {query.size(2)} queries and "
-            f"{key.size(2)} keys. Give all tokens as both"
-        )
-    if query.size(2) != plan.num_blocks * block_size or query.size(1) != plan.blocks.size(0):
-        raise ValueError(
-            f"the plan is for {plan.blocks.size(0)} heads and {plan.num_blocks} blocks of "
-            f"{block_size} tokens; got query {tuple(query.shape)}. Make another plan, for seq / block_size blocks"
+            f"the plan is for {heads} heads and {plan.num_blocks} blocks of {block_size} tokens; got query "
+            f"{tuple(query.shape)} and key {tuple(key.shape)}. Make another plan, for seq / block_size blocks"
         )
 
 
@@ -291,7 +290,7 @@ class BigBirdAttention(SelfAttention):
         real = of_every_sample(key_mask(attn_mask, self, BOTH_WAYS), k)
         sizes = self._sizes(q.size(2))
         if not need_weights:
-            options = {"key_mask": real, "dropout_p": self.dropout_p}
+            options: dict[str, Any] = {"key_mask": real, "dropout_p": self.dropout_p}
             return by_rows(q, k, v, _read_by(*sizes), self.block_size, **options), None
         blocks = _tensor(_read_by(*sizes)).view(self.num_heads, -1, 5 + sizes[1])
         rule = bigbird_mask(BigBirdPlan(sizes[0], blocks), self.block_size)

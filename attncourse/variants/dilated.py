@@ -1,5 +1,7 @@
 """A window with gaps: as many keys as a window has, further apart, so that it reaches further."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -63,8 +65,9 @@ def dilated_attention(
             outputs.append(query.new_zeros(*q.shape[:3], value.size(3)))
             continue
         own = None if real is None else real[:, start::step]
-        shape = {"offset": (first + offset) // step, "enable_gqa": enable_gqa, "key_mask": own}
-        outputs.append(sliding_window_attention(q, k, v, window_size, **shape, **options))
+        where: dict[str, Any] = {"offset": (first + offset) // step, "key_mask": own}
+        where["enable_gqa"] = enable_gqa
+        outputs.append(sliding_window_attention(q, k, v, window_size, **where, **options))
     return torch.cat(outputs, dim=2)[:, :, torch.cat(order).argsort()]
 
 
@@ -118,8 +121,8 @@ class DilatedAttention(SelfAttention):
         if need_weights or not padding_alone(attn_mask):
             visible = joined(dilated(*window, self.step), q, k, attn_mask, offset)
             return super().attend(q, k, v, visible, need_weights=need_weights)
-        shared = self.num_kv_heads < self.num_heads
-        options = {"enable_gqa": shared, "offset": offset, "key_mask": attn_mask}
+        options: dict[str, Any] = {"offset": offset, "key_mask": attn_mask}
+        options["enable_gqa"] = self.num_kv_heads < self.num_heads
         options["dropout_p"] = self.dropout_p
         return dilated_attention(q, k, v, window, self.step, **options), None
 

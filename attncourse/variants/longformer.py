@@ -1,6 +1,7 @@
 """Longformer: every token reads its window and a few global tokens, and the global tokens read everything."""
 
 from copy import deepcopy
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -60,7 +61,7 @@ def longformer_attention(
     """
     _check(query, key, value, is_global)
     real, found = of_every_sample(key_mask, key), listed(is_global, most)
-    options = {"scale": scale, "dropout_p": dropout_p}
+    options: dict[str, Any] = {"scale": scale, "dropout_p": dropout_p}
     out = local_rows(query, key, value, found, window_size, real, **options)
     q, k, v = global_projections or (query, key, value)
     seen = None if real is None else real[:, None, None]
@@ -234,7 +235,8 @@ class LongformerAttention(SelfAttention):
             is_global = self.first_tokens(query)
         inputs = *self.project(query, query, query, positions), is_global, self.window_size
         own = self.project_global(query, positions)
-        options = {"global_projections": own, "key_mask": real, "dropout_p": self.dropout_p}
+        options: dict[str, Any] = {"global_projections": own, "key_mask": real}
+        options["dropout_p"] = self.dropout_p
         if need_weights:
             out, weights = masked_form(*inputs, **options)
             return self.join(out, query), weights
@@ -278,7 +280,7 @@ def masked_form(
     visible = (window | is_global[:, :, None] | is_global[:, None])[:, None]
     if real is not None:
         visible = visible & real[:, None, None]
-    options = {"attn_mask": visible, "dropout_p": dropout_p}
+    options: dict[str, Any] = {"attn_mask": visible, "dropout_p": dropout_p}
     both = attention(query, key, value, **options), attention(*global_projections, **options)
     row = is_global[:, None, :, None]
     output, weights = (

@@ -1,10 +1,12 @@
 """A key-value cache for a sliding window: the newest token takes the place of the oldest, and nothing grows."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attncourse.cache import BoundedCache, Rotary
+from attncourse.cache import BoundedCache, KVCache, Rotary
 from attncourse.decoding import decode_with_cache, decodes
 from attncourse.interface import whole
 from attncourse.variants.window import SlidingWindowAttention, pair, sliding_window_attention
@@ -89,7 +91,7 @@ class RollingKVCache(BoundedCache):
         k, v = (torch.cat(pair, dim=2) for pair in zip(old, new, strict=True))
         real = self._present(present, n)
         self.append(key, value, present)
-        options = {"enable_gqa": True, "offset": k.size(2) - n, "key_mask": real}
+        options: dict[str, Any] = {"enable_gqa": True, "offset": k.size(2) - n, "key_mask": real}
         window = (self.window, 0)
         return sliding_window_attention(query.to(k.dtype), k, v, window, **options).to(query.dtype)
 
@@ -115,7 +117,7 @@ class RollingKVCache(BoundedCache):
         )
 
 
-def cache_of(layer: SlidingWindowAttention, batch: int, max_length: int) -> RollingKVCache:
+def cache_of(layer: SlidingWindowAttention, batch: int, max_length: int) -> KVCache:
     """The cache that a layer needs: as long as its window on the left, however many tokens come."""
     return RollingKVCache.of(layer, batch, pair(layer.window_size)[0])
 

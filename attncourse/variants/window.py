@@ -1,5 +1,7 @@
 """Sliding-window attention: every query reads its neighbours, and nothing else is computed."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -194,7 +196,7 @@ class SlidingWindowAttention(SelfAttention):
             visible = joined(sliding_window(*window), q, k, attn_mask, offset)
             return super().attend(q, k, v, visible, need_weights=need_weights)
         shared = self.num_kv_heads < self.num_heads
-        options = {"enable_gqa": shared, "offset": offset, "key_mask": attn_mask}
+        options: dict[str, Any] = {"enable_gqa": shared, "offset": offset, "key_mask": attn_mask}
         return sliding_window_attention(q, k, v, window, dropout_p=self.dropout_p, **options), None
 
     def extra_repr(self) -> str:
