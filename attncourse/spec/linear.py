@@ -38,6 +38,53 @@ def linear_attention(
     )
 
 
+def random_feature_attention(
+    query: Tensor, key: Tensor, value: Tensor, directions: Tensor, *, is_causal: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Output and weights of attention with random features: a softmax over all pairs of a key and a direction.
+
+    choromanski2021, section 2.3: feature_r(x) is exp(w_r . x' - |x'|^2 / 2), x' = x / d^(1/4), and factors that all
+    have cancel. Of logarithms, so that nothing overflows.
+    """
+    (b, h, n, d), m = query.shape, key.size(2)
+    q, k = (
+        (x / d**0.25) @ directions.to(x).mT - (x / d**0.25).square().sum(-1, keepdim=True) / 2
+        for x in (query, key)
+    )
+    output, weights = [], []
+    for sample in range(b):
+        for head in range(h):
+            for i in range(n):
+                visible = i + 1 if is_causal else m
+                pairs = q[sample, head, i] + k[sample, head, :visible]
+                row = pairs.flatten().softmax(0).reshape(pairs.shape).sum(-1)
+                output.append(sum(row[j] * value[sample, head, j] for j in range(visible)))
+                weights.append(torch.cat([row, row.new_zeros(m - visible)]))
+    return (
+        torch.stack(output).reshape(b, h, n, value.size(-1)),
+        torch.stack(weights).reshape(b, h, n, m),
+    )
+
+
+def short_convolution(x: Tensor, weight: Tensor) -> Tensor:
+    """Each channel of a token mixed with that of the tokens before it, and a SiLU: yang2025.
+
+    Args:
+        x: (b, n, channels).
+        weight: (channels, size); the last one is the token's own.
+    """
+    (b, n, channels), size = x.shape, weight.size(1)
+    rows = []
+    for sample in range(b):
+        for t in range(n):
+            y = torch.zeros(channels, dtype=x.dtype)
+            for s in range(size):
+                if t - s >= 0:
+                    y = y + weight[:, size - 1 - s] * x[sample, t - s]
+            rows.append(y * torch.sigmoid(y))
+    return torch.stack(rows).reshape(b, n, channels)
+
+
 def state_space(query, key, value, log_decay, beta=None, scale=None) -> tuple[Tensor, Tensor]:
     """Output and last state, token by token: yang2024gla; with ``beta``, the delta rule of yang2025.
 

@@ -1,61 +1,40 @@
 """Linear attention: features take the place of the exponential, and all that was read fits into one table."""
 
-import math
-from collections.abc import Callable
+from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Generator, Tensor
+from jaxtyping import Bool, Float
+from torch import Tensor
 
-from attncourse.decoding import decode_with_cache, decodes
+from attncourse.decoding import decodes
+from attncourse.interface import check_sequences, key_mask, refuse
 from attncourse.layers import MultiHeadAttention
-from attncourse.positions import rotary
+from attncourse.precision import sums_in_float32
 from attncourse.steps import mix, repeat_heads
+from attncourse.variants.chunks import causal_sums, written
+from attncourse.variants.features import (
+    FeatureMap,
+    RandomFeatures,
+    elu_plus_one,
+    paired_features,
+    random_features,
+)
+from attncourse.variants.gated import decay_between, gated_linear_attention, padding
+from attncourse.variants.state_cache import LinearCache, decode_with_state
 
-FeatureMap = Callable[[Tensor], Tensor]
-
-
-def elu_plus_one(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
-    """Features that are positive: x + 1 where x > 0, exp(x) elsewhere.
-
-    Source: katharopoulos2020, eq. 7.
-    Chapter: 18_linear.
-    """
-    # Not F.elu(x) + 1: that subtracts 1 first and so rounds away what is left of a small exp(x).
-    return torch.exp(x.clamp(max=0)) + x.clamp(min=0)
-
-
-def random_features(head_dim: int, features: int, generator: Generator | None = None) -> FeatureMap:
-    """Positive features whose products are, on average, the exponential of the softmax.
-
-        feature_r(x) = exp(w_r . x' - |x'|^2 / 2) / sqrt(features),   x' = x / head_dim ** (1/4)
-        mean of features(q) . features(k)  =  exp(q . k / sqrt(head_dim))
-
-    Args:
-        head_dim: width of queries and keys.
-        features: how many; the more, the closer to the mean.
-        generator: draws the directions w, normal and orthogonal in groups of head_dim.
-
-    Returns: a feature map with fixed directions.
-
-    Source: choromanski2021, sections 2.3 and 2.4.
-    Chapter: 18_linear.
-    """
-    normal = torch.randn(-(-features // head_dim), head_dim, head_dim, generator=generator)
-    lengths = torch.randn(features, head_dim, generator=generator).norm(dim=-1, keepdim=True)
-    orthogonal, upper = torch.linalg.qr(normal)
-    # The signs that qr leaves are not random: without them, some directions come more often than others.
-    orthogonal = orthogonal * upper.diagonal(dim1=-2, dim2=-1).sign()[:, None]
-    directions = orthogonal.mT.flatten(0, 1)[:features] * lengths
-
-    def feature_map(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b r"]:
-        x = x / head_dim**0.25
-        half_square = x.square().sum(dim=-1, keepdim=True) / 2
-        return torch.exp(x @ directions.to(x).mT - half_square) / math.sqrt(features)
-
-    return feature_map
+__all__ = [
+    "FeatureMap",
+    "LinearAttention",
+    "LinearCache",
+    "RandomFeatures",
+    "elu_plus_one",
+    "linear_attention",
+    "linear_weights",
+    "random_features",
+]
 
 
+@sums_in_float32
 def linear_weights(
     query: Float[Tensor, "b h n d"],
     key: Float[Tensor, "b g m d"],
@@ -63,6 +42,7 @@ def linear_weights(
     is_causal: bool = False,
     feature_map: FeatureMap = elu_plus_one,
     normalize: bool = True,
+    key_mask: Bool[Tensor, "b *h m"] | None = None,
 ) -> Float[Tensor, "b h n m"]:
     """The table of weights that `linear_attention` never makes.
 
@@ -73,11 +53,20 @@ def linear_weights(
     Cost: 2 n m f FLOPs per head and n m numbers of memory, as with a softmax.
     Chapter: 18_linear.
     """
-    weights = feature_map(query) @ feature_map(repeat_heads(key, query.size(1))).mT
-    weights = weights.tril() if is_causal else weights
+    key = repeat_heads(key, query.size(1))
+    options = {"scaled": normalize, "is_causal": is_causal}
+    queries, keys, fading = paired_features(
+        feature_map, query, key, padding(key_mask, key), **options
+    )
+    weights = queries @ keys.mT
+    if is_causal:
+        weights = weights.tril()
+    if fading is not None:
+        weights = weights * decay_between(fading.cumsum(-1)[..., None])[..., 0]
     return _divide(weights, weights.sum(dim=-1, keepdim=True)) if normalize else weights
 
 
+@sums_in_float32
 def linear_attention(
     query: Float[Tensor, "b h n d"],
     key: Float[Tensor, "b g m d"],
@@ -86,6 +75,7 @@ def linear_attention(
     is_causal: bool = False,
     feature_map: FeatureMap = elu_plus_one,
     normalize: bool = True,
+    key_mask: Bool[Tensor, "b *h m"] | None = None,
     state: Float[Tensor, "b h f w"] | None = None,
     return_state: bool = False,
     chunk: int = 64,
@@ -96,54 +86,55 @@ def linear_attention(
         output(i) = f(query(i)) state,   the first numbers divided by the last one
 
     The 1 beside each value counts: what it becomes is the sum of the weights. A causal query has a state of
-    its own, the sum over j <= i. Tokens are read ``chunk`` at a time: what came before the chunk is read from
-    the state, what stands inside it by a small table of weights.
+    its own, the sum over j <= i: `attncourse.variants.chunks.causal_sums`.
 
     Args:
         query, key, value: query head h reads KV head h // (h / g). There is no 1 / sqrt(d).
         is_causal: query i reads keys 0..i.
-        feature_map: applied to queries and keys; (b, h, n, d) to (b, h, n, f).
+        feature_map: applied to queries and keys; (b, h, n, d) to (b, h, n, f). One with ``log_features``, as
+            `RandomFeatures`, is scaled by `paired_features` if it is normalized and no state comes or goes.
         normalize: divide by the sum of the weights, which should then be positive; where it is 0, so is the
             output. ``False`` leaves out the 1.
-        state: of all that was read before, from ``return_state``; (b, h, f, e + 1), or (b, h, f, e) without
-            ``normalize``.
-        return_state: return (output, state), the state with these keys in it.
-        chunk: tokens a step of the causal form. The result does not depend on it.
+        key_mask: ``False`` where a key is padding, (b, m) or (b, h, m): its features count as 0.
+        state: of what was read before, from ``return_state``; (b, h, f, e + 1), or (b, h, f, e) not normalized.
+        return_state: return (output, state), the state with these keys in it, in float32 at least.
+        chunk: tokens that share a table of the causal form. The result does not depend on it.
 
     Raises:
         ValueError: a chunk below 1, a state of another shape, or ``is_causal`` with different lengths.
 
-    Cost: 4 n f e FLOPs per head, 2 n chunk (f + e) more if causal. Memory grows like n: features of all tokens, (n + m) f
-        numbers, are made, and an output; more than a fused softmax takes, less than the n m of a plain one.
+    Cost: 4 n f e FLOPs per head, 2 n chunk (f + e) more if causal. Memory grows like n: (n + m) f features are made, and
+        an output; if causal, n chunk weights and f e numbers a chunk as well.
     Reduces to: the mean of the values when all features are equal.
     Source: katharopoulos2020, sections 3.2 and 3.3; yang2024gla for the chunks.
     Chapter: 18_linear.
     """
+    _check(query, key, value, is_causal, chunk)
     key, value = (repeat_heads(x, query.size(1)) for x in (key, value))
-    queries, keys = feature_map(query), feature_map(key)
-    values = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1) if normalize else value
-    if state is None:
-        state = keys.new_zeros(*keys.shape[:2], keys.size(-1), values.size(-1))
-    _check(queries, keys, values, state, is_causal, chunk)
-    outputs = []
-    # One chunk holds everything unless causal. `split` and `cat`: the gradient of a slice would be a full tensor.
-    sizes = chunk if is_causal else max(query.size(2), key.size(2), 1)
-    for q, k, v in zip(*(x.split(sizes, dim=2) for x in (queries, keys, values)), strict=True):
-        if is_causal:
-            read = q @ state + (q @ k.mT).tril() @ v
-            state = state + k.mT @ v
-        else:
-            state = state + k.mT @ v
-            read = q @ state
-        outputs.append(_divide(read[..., :-1], read[..., -1:]) if normalize else read)
-    output = torch.cat(outputs, dim=2)
-    return (output, state) if return_state else output
+    alone = normalize and state is None and not return_state
+    queries, keys, fading = paired_features(
+        feature_map, query, key, padding(key_mask, key), scaled=alone, is_causal=is_causal
+    )
+    if fading is not None:
+        counted = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
+        sums = gated_linear_attention(queries, keys, counted, fading, scale=1.0, chunk=chunk)
+        return _divide(sums[..., :-1], sums[..., -1:])
+    before = _parts(state, keys, value, normalize)
+    if is_causal:
+        read, after = causal_sums(queries, keys, value, normalize, before, chunk)
+    else:
+        after = [x + y for x, y in zip(written(keys, value, normalize), before, strict=True)]
+        read = [queries @ x for x in after]
+    output = _divide(*read) if normalize else read[0]
+    return (output, torch.cat(after, dim=-1)) if return_state else output
 
 
 class LinearAttention(MultiHeadAttention):
     """Multi-head attention with `linear_attention` in its heads.
 
-        head_h = linear_attention(x W_h^Q, x W_h^K, x W_h^V)
+        head_h = linear_attention(query W_h^Q, key W_h^K, value W_h^V)
+
+    Positions turn queries and keys before their features are made. Padding is the only mask.
 
     Args:
         embed_dim, num_heads, options: as in `MultiHeadAttention`, without dropout.
@@ -194,66 +185,37 @@ class LinearAttention(MultiHeadAttention):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
+        offset: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        if attn_mask is not None:
-            raise ValueError(
-                "the state sums over all keys alike, so no pair can be hidden; got an attn_mask. Use "
-                "is_causal, and leave out the keys that are not to be read"
-            )
-        if not need_weights:
-            return self.read(q, k, v, is_causal=is_causal), None
-        weights = linear_weights(
-            q, k, is_causal=is_causal, feature_map=self.feature_map, normalize=self.normalize
+        """As in `MultiHeadAttention`; keys of earlier tokens come in as a state, by `advance`."""
+        refuse(self, "what was read before is a state", offset=offset or None)
+        mask = key_mask(
+            attn_mask, self, "the state sums over all keys alike, so no pair can be hidden"
         )
+        options: dict[str, Any] = {"is_causal": is_causal}
+        if mask is not None:
+            options["key_mask"] = mask.expand(k.size(0), 1, -1)
+        if not need_weights:
+            return self.read(q, k, v, **options), None
+        options |= {"feature_map": self.feature_map, "normalize": self.normalize}
+        weights = linear_weights(q, k, **options)
         return mix(weights, repeat_heads(v, self.num_heads)), weights
 
-
-class LinearCache:
-    """What a `LinearAttention` keeps of all tokens so far: one table a head, which does not grow.
-
-    Args:
-        layer: whose tokens these are.
-
-    Cost: f (e + 1) numbers a head and sequence, however many tokens have passed.
-    Source: katharopoulos2020, section 3.4.
-    Chapter: 18_linear.
-    """
-
-    def __init__(self, layer: LinearAttention):
-        self.layer, self.state, self.length = layer, None, 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the state; 0 before the first token."""
-        return 0 if self.state is None else self.state.nbytes
-
-    def attend(
+    def advance(
         self,
-        query: Float[Tensor, "b h n d"],
-        key: Float[Tensor, "b g n d"],
-        value: Float[Tensor, "b g n e"],
-        use_rotary: bool = False,
-    ) -> Float[Tensor, "b h n e"]:
-        """What n new tokens read: themselves and all before, as in `attncourse.cache.KVCache.attend`."""
-        n = query.size(2)
-        if use_rotary:
-            positions = torch.arange(self.length, self.length + n, device=query.device)
-            query, key = rotary(query, positions), rotary(key, positions)
-        options = {"is_causal": True, "state": self.state, "return_state": True}
-        output, self.state = self.layer.read(query, key, value, **options)
-        self.length += n
-        return output
-
-    def __repr__(self) -> str:
-        return f"LinearCache({self.length} tokens in {self.nbytes} bytes)"
+        x: Float[Tensor, "b n width"],
+        state: Tensor | None,
+        positions: Tensor | None = None,
+        present: Bool[Tensor, "b n"] | None = None,
+    ) -> tuple[Float[Tensor, "b n width"], Tensor]:
+        """The outputs of tokens behind a state, and the state behind them."""
+        q, k, v = self.project(x, x, x, positions)
+        options = {"is_causal": True, "key_mask": present}
+        heads, state = self.read(q, k, v, state=state, return_state=True, **options)
+        return self.join(heads, x), state
 
 
-@decodes(LinearAttention)
-def _(layer: LinearAttention, x, cache, *, use_rotary: bool = False):
-    """Any other cache would read with a softmax, or with another layer's features."""
-    if not (isinstance(cache, LinearCache) and cache.layer is layer):
-        raise TypeError(f"the layer decodes with a LinearCache of its own; got {cache}")
-    return decode_with_cache(layer, x, cache, use_rotary=use_rotary)
+decodes(LinearAttention, LinearCache.of)(decode_with_state)
 
 
 def _divide(sums: Tensor, total: Tensor) -> Tensor:
@@ -261,16 +223,26 @@ def _divide(sums: Tensor, total: Tensor) -> Tensor:
     return sums / total.masked_fill(total == 0, 1.0)
 
 
-def _check(q: Tensor, k: Tensor, v: Tensor, state: Tensor, is_causal: bool, chunk: int) -> None:
+def _check(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, chunk: int) -> None:
+    check_sequences(query, key, value, shared_heads=True)
     if chunk < 1:
         raise ValueError(f"chunk counts the tokens of a step and must be at least 1; got {chunk}")
-    if is_causal and q.size(2) != k.size(2):
+    if is_causal and query.size(2) != key.size(2):
         raise ValueError(
-            f"is_causal reads one sequence, as many keys as queries; got {q.size(2)} queries and "
-            f"{k.size(2)} keys. Earlier keys come in by state"
+            f"is_causal reads one sequence, as many keys as queries; got {query.size(2)} queries and "
+            f"{key.size(2)} keys. Earlier keys come in by state"
         )
-    if state.shape != (wanted := (*k.shape[:2], k.size(-1), v.size(-1))):
+
+
+def _parts(state: Tensor | None, keys: Tensor, values: Tensor, normalize: bool) -> list[Tensor]:
+    """The two parts of a state, or what they are before the first token."""
+    widths = [values.size(-1), *([1] if normalize else [])]
+    wanted = (*keys.shape[:2], keys.size(-1), sum(widths))
+    if state is None:
+        return [keys.new_zeros(*wanted[:3], width) for width in widths]
+    if state.shape != wanted:
         raise ValueError(
-            f"state must be {tuple(wanted)}: a row for each feature, a column for each number of a value "
-            f"and, with normalize, one more; got {tuple(state.shape)}"
+            f"state must be {wanted}: a row for each feature, a column for each number of a value "
+            f"and, with normalize, one more; got {tuple(state.shape)}. Pass what return_state returned"
         )
+    return list(state.split(widths, dim=-1))

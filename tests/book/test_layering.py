@@ -27,17 +27,17 @@ NOTEBOOKS = sorted(ROOT.glob("exercises/**/*.ipynb"))
 # Files of one folder may import each other.
 GROUND = ("steps", "masks", "scores", "positions", "rope_scaling")
 MAY_IMPORT = {
-    **dict.fromkeys(("mods", "interface", "positions", "rope_scaling", "cost"), ()),
+    **dict.fromkeys(("mods", "interface", "precision", "positions", "rope_scaling", "cost"), ()),
     "spec": ("spec",),
     **dict.fromkeys(("steps", "masks", "scores"), ("mods", "interface")),
     "layers": ("interface", *GROUND),
     "shared_heads": ("layers",),
     "cache": ("interface", *GROUND),
     "decoding": ("interface", "layers", "cache"),
-    "variants": ("mods", "interface", *GROUND, "layers", "cache", "decoding", "variants"),
+    "variants": ("mods", "interface", "precision", *GROUND, "layers", "cache", "decoding", "variants"),
     "factory": ("layers", "shared_heads", "variants"),
     # What is drawn is imported when it is drawn.
-    "documents": ("steps", "layers", "variants", "factory", "show", "documents"),
+    "documents": ("steps", "layers", "shared_heads", "variants", "factory", "show", "documents"),
     "lab": ("interface", *GROUND, "layers", "cache", "decoding", "variants", "factory", "lab"),
     "show": ("show",),
     "grading": ("grading", "spec"),

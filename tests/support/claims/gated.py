@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from attncourse import spec
 from support.cases import Sizes, draw, module
 from support.cases.gated import sequence
-from support.claims import decoded, refused
+from support.claims import refused
 from support.contracts import close
 
 
@@ -71,24 +71,55 @@ def delta_replaces_what_linear_adds(p):
     close(added[0, 0, -1], value[0, 0].sum(0))
 
 
-def gated_layers_decode_with_one_state(p):
+def layers(p):
+    """One of each kind, plain and with all that the released ones have."""
+    gated, delta = module(p, "gated").GatedLinearAttention, module(p, "delta")
+    released = {"num_qk_heads": 1, "conv_size": 3, "chunk": 2}
     torch.manual_seed(0)
-    (x,) = draw((2, 9, 12))
-    gated, delta, linear = module(p, "gated"), module(p, "delta"), module(p, "linear")
-    for make in (gated.GatedLinearAttention, delta.GatedDeltaAttention):
-        for per_channel in (False, True):
-            layer = make(12, 3, per_channel=per_channel, chunk=2).double()
-            wanted, weights = layer(x, need_weights=True)
-            q, k, v, *gates = layer.heads(x)
-            read, _ = spec.state_space(q, k, v, *gates)
-            close(weights @ v, read)
-            close(layer.out_proj(p.layers.merge_heads(layer.norm(read))), wanted)
-            cache = linear.LinearCache(layer)
-            close(decoded(p, layer, x, cache, (4, 1, 3, 1)), wanted)
-            assert (cache.length, cache.nbytes) == (9, 8 * 2 * 3 * 4 * 4)
-        for other in (linear.LinearCache(make(12, 3)), p.cache.KVCache(2, 3, 9, 4)):
-            with pytest.raises(TypeError, match="decodes with a LinearCache of its own; got "):
-                p.cache.decode(layer, x, other)
+    made = [
+        *(make(12, 3, per_channel=per_channel, chunk=2) for make in (gated, delta.GatedDeltaAttention) for per_channel in (False, True)),
+        gated(12, 3, gate="silu", **released),
+        delta.GatedDeltaAttention(12, 3, gate="sigmoid", **released),
+        delta.DeltaAttention(12, 3, gate="silu", **released),
+    ]  # fmt: skip
+    return [layer.double() for layer in made]
+
+
+def padding_leaves_the_state_as_it_is(p):
+    """Real tokens read what they would read without it, left or right, and so does what follows."""
+    (x,) = draw((1, 9, 12))
+    mask = torch.zeros(1, 1, 1, 9, dtype=torch.bool)
+    for real in (slice(3, 9), slice(0, 6)):
+        mask = torch.zeros(1, 1, 1, 9, dtype=torch.bool)
+        mask[..., real] = True
+        for layer in layers(p):
+            wanted = layer(x[:, real], need_weights=True)
+            out, weights = layer(x, attn_mask=mask, need_weights=True)
+            close(out[:, real], wanted[0])
+            close(weights[:, :, real, real], wanted[1])
+            close(layer(x, attn_mask=mask)[:, real], wanted[0])
+            _, state = layer(x, attn_mask=mask, return_state=True)
+            _, same = layer(x[:, real], return_state=True)
+            if layer.conv is None:
+                close(state, same)
+            else:
+                close(state[0], same[0])
+    for call, _ in ways(p, Sizes(n=9, d=4, e=3), ()) + ways(p, Sizes(n=9, d=4, e=3), (4,)):
+        mask = torch.arange(9).expand(2, 3, 9) < 6
+        (found, state), wanted = call(slice(None), key_mask=mask), call(slice(0, 6))
+        close((found[:, :, :6], state), wanted)
+        close(call(slice(None), key_mask=mask[:, 0])[1], wanted[1])
+
+
+def positions_turn_queries_and_keys(p):
+    (x,) = draw((2, 5, 12))
+    at = torch.arange(3, 8)
+    for layer in layers(p):
+        q, k, v, *gates = layer.heads(x)
+        turned = p.positions.rotary(q, at), p.positions.rotary(k, at)
+        out, _ = layer.attend(*turned, v, *gates, state=None)
+        close(layer(x, positions=at), layer.join(out, x))
+        assert not torch.allclose(layer(x), layer(x, positions=at))
 
 
 def layers_keep_most_of_their_state_before_they_are_trained(p):
@@ -100,25 +131,32 @@ def layers_keep_most_of_their_state_before_they_are_trained(p):
             assert log_decay.exp().mean() > 0.94, "else recall over ten tokens is not learned"
 
 
-def retention_forgets_less_head_by_head(p):
-    kept = module(p, "gated").retention_decay(3).exp()
-    close(kept, torch.tensor([1 - 1 / 32, 1 - 1 / 64, 1 - 1 / 128]), atol=1e-6)
-
-
 def gated_attention_says_what_is_wrong(p):
     gated, delta = module(p, "gated"), module(p, "delta")
     q, k, v, g = sequence(Sizes(n=5, d=4, e=3))
     attend = gated.gated_linear_attention
     layer, x = gated.GatedLinearAttention(12, 3), torch.zeros(1, 2, 12)
+    pairs = torch.ones(2, 2, dtype=torch.bool)
     refused(
         ValueError,
         ("chunk counts the tokens of a step .* got 0", lambda: attend(q, k, v, g, chunk=0)),
-        ("the sequence is empty", lambda: attend(*(x[:, :, :0] for x in (q, k, v, g)))),
-        ("of one sequence and of equal heads", lambda: attend(q, k[:, :, :4], v, g)),
+        ("one token or more", lambda: attend(*(x[:, :, :0] for x in (q, k, v, g)))),
+        ("got 5 queries and 4 keys", lambda: attend(q, k[:, :, :4], v[:, :, :4], g)),
+        ("same length", lambda: attend(q, k, v[:, :, :4], g)),
+        ("key_mask must be bool", lambda: attend(q, k, v, g, key_mask=torch.ones(2, 5))),
         (r"log_decay must be \(2, 3, 5\), or .* Constant decays", lambda: attend(q, k, v, g[0])),
         (r"state must be \(2, 3, 4, 3\); got \(2, 3, 3, 4\)", lambda: attend(q, k, v, g, state=torch.zeros(2, 3, 3, 4))),
         (r"beta must be \(2, 3, 5\); got \(3, 5\)", lambda: delta.delta_rule(q, k, v, g[0], log_decay=g)),
-        ("embed_dim must be a multiple of num_heads; got 13 and 3", lambda: gated.GatedLinearAttention(13, 3)),
+        ("embed_dim=13 is not a multiple of num_heads=3", lambda: gated.GatedLinearAttention(13, 3)),
+        ("num_heads=3 is not a multiple of num_qk_heads=2", lambda: gated.GatedLinearAttention(12, 3, num_qk_heads=2)),
+        ("gate must be one of None, 'silu', 'sigmoid'; got 'swish'", lambda: gated.GatedLinearAttention(12, 3, gate="swish")),
         ("so the layer is causal; got is_causal=False", lambda: layer(x, is_causal=False)),
+        ("takes no key", lambda: layer(x, x + 1)),
+        ("takes padding, a bool mask", lambda: layer(x, attn_mask=pairs)),
         ("weights are those of a whole sequence", lambda: layer(x, need_weights=True, return_state=True)),
     )  # fmt: skip
+    with pytest.raises(TypeError, match="per_channel"):
+        delta.DeltaAttention(12, 3, per_channel=True)
+    nothing = [x[:0] for x in (q, k, v, g)]
+    assert attend(*nothing).shape == (0, 3, 5, 3)
+    assert delta.delta_rule(*nothing[:3], -nothing[3]).shape == (0, 3, 5, 3)

@@ -35,6 +35,7 @@ MODULES = {  # in the order of their imports
     "disentangled": "variants.disentangled",
     "document_bias": "variants.document_bias",
     "precision": "precision",
+    "chunks": "variants.chunks",
     "features": "variants.features",
     "decays": "variants.decays",
     "state_cache": "variants.state_cache",
