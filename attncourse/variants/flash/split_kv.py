@@ -10,6 +10,7 @@ from functools import reduce
 from jaxtyping import Float
 from torch import Tensor
 
+from attncourse.interface import check_sequences, whole
 from attncourse.variants.flash import flash_attention
 from attncourse.variants.flash.online import merge
 from attncourse.variants.flash.tiled import blocks
@@ -33,7 +34,8 @@ def split_kv_attention(
         scale: factor on the dot products; ``None`` means 1 / sqrt(head_dim).
 
     Raises:
-        ValueError: fewer than one piece, or more queries than keys.
+        ValueError: fewer than one piece, more queries than keys, or shapes that do not fit. TypeError: a number of
+            pieces that is not whole.
 
     Cost: 2 n m (d + e) FLOPs per head, as without pieces, and (e + 1) numbers a piece and row to merge. No
         piece waits for another; here they run one after the other, on a GPU they would run side by side.
@@ -41,7 +43,8 @@ def split_kv_attention(
     Source: flashdecoding2023.
     Chapter: 12_ring.
     """
-    n, m = query.size(-2), key.size(-2)
+    check_sequences(query, key, value, shared_heads=True)
+    n, m, pieces = query.size(-2), key.size(-2), whole("pieces", pieces)
     if pieces < 1:
         raise ValueError(f"pieces must be 1 or more; got {pieces}. 1 leaves the cache whole")
     if n > m:

@@ -14,9 +14,9 @@ from support.mutants import MUTANTS
 
 
 def ends_hidden(b: int, m: int) -> torch.Tensor:
-    """Padding: on the left of sample 0, on the right of sample 1."""
+    """Padding: on the left of sample 0, on the right of sample 1; a token is left in any case."""
     present = torch.ones(b, m, dtype=torch.bool)
-    present[0, : m // 3] = present[1, m - 1 :] = False
+    present[0, : m // 3] = present[1, max(1, m - 1) :] = False
     return present
 
 

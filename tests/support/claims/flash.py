@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
+from attncourse.variants.flash.split_kv import split_kv_attention
 from support.cases import draw
 from support.cases.flash import flash
 from support.claims import refused
@@ -169,15 +170,21 @@ def bad_input_is_named(p):
         ("same length", lambda: attend(q, q, q[:, :, :3])),
         ("one token or more; got", lambda: attend(q[:, :, :0], q, q)),
         ("one token or more; got", lambda: attend(q, q[:, :, :0], q[:, :, :0])),
+        ("same length", lambda: split_kv_attention(q, q, torch.zeros(2, 4, 6, 8), 2)),
+        ("one token or more; got", lambda: split_kv_attention(*[q[:, :, :0]] * 3, 2)),
         ("got 5 axes", lambda: attend(*[q[None]] * 3)),
         ("must agree", lambda: attend(q, q[:1], q[:1])),
         ("set enable_gqa=True", lambda: attend(q, q[:, :2], q[:, :2])),
-        ("multiple of the number of key/value heads", lambda: attend(q, q[:, :3], q[:, :3], enable_gqa=True)),
+        (
+            "multiple of the number of key/value heads",
+            lambda: attend(q, q[:, :3], q[:, :3], enable_gqa=True),
+        ),
         ("must have the axes", lambda: attend(q, q, q, ones(5, 4))),
         ("must have 2 axes", lambda: attend(q, q, q, ones(2, 5, 5))),
     )
     refused(
         TypeError,
+        ("pieces must be a whole number; got 2.5", lambda: split_kv_attention(q, q, q, 2.5)),
         ("one float dtype", lambda: attend(q, q.double(), q)),
         ("one float dtype", lambda: attend(q.long(), q.long(), q.long())),
         ("True = may attend", lambda: attend(q, q, q, ones(5, 5).float())),
