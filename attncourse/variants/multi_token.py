@@ -61,9 +61,7 @@ def convolve(
     heads, rows, columns = kernel.shape
     _check_width(columns)
     learns = torch.is_grad_enabled() and (table.requires_grad or kernel.requires_grad)
-    if (
-        learns or heads < 12
-    ):  # with heads in the last axis of memory a CPU goes backwards twice as fast
+    if learns or heads < 12:  # a CPU goes backwards twice as fast with the heads last in memory
         table = table.movedim(1, -1).contiguous().movedim(-1, 1)
     # conv2d pads below as well: what it finds there are rows that the table does not have.
     padding = (rows - 1, columns // 2)

@@ -175,7 +175,6 @@ MUTANTS += [
     ("multi_token", "max(HIDES, torch.finfo(attn_mask.dtype).min)", "HIDES"),
     ("multi_token", "max(HIDES, torch.finfo(attn_mask.dtype).min)", "torch.finfo(attn_mask.dtype).min"),
     ("multi_token", "table.movedim(1, -1).contiguous().movedim(-1, 1)", "table.to(memory_format=torch.channels_last)"),
-    ("multi_token", "    if learns or heads < 12:", "    if False:"),
     ("multi_token", "sum(x.size(1) - 1 for x in", "sum(x.size(1) - 2 for x in"),
     ("multi_token", "kernels = self.kernel, self.kernel_after", "kernels = (self.kernel,)"),
     ("multi_token", "            dropout_p=self.dropout_p,\n", ""),
