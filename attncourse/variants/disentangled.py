@@ -131,12 +131,10 @@ def disentangled_attention(
             leaves out p2c, position to content.
         content: ``False`` leaves out c2c, content to content.
         bucket: numbers for the distances i - j; ``None`` keeps them. See `log_bucket`.
-        p2c: ``"code"`` reads pos_query at index(i, j), as the released models do; ``"paper"`` at index(j, i), as
-            the paper prints it.
+        p2c: ``"code"`` reads pos_query at index(i, j), as released models do; ``"paper"`` at index(j, i), as printed.
         attn_mask, is_causal, dropout_p: as in `attncourse.steps.scaled_dot_product_attention`.
         scale: ``None`` means 1 / sqrt(d * number of terms), so that scores have one size whatever is left out.
-        need_weights: ``False`` hands the two position terms to torch's fused function as a mask to add, and
-            returns ``None`` for the weights. (Where the tables learn, it would store the weights, and take longer.)
+        need_weights: ``False`` hands the position terms to torch's fused function as a mask, and returns ``None``.
         offset: position of query 0 among the keys; behind a cache, their number before it.
 
     Raises:
@@ -149,28 +147,20 @@ def disentangled_attention(
     Chapter: 16_disentangled.
     """
     tables = [x for x in (pos_key, pos_query) if x is not None]
-    num_terms = bool(content) + len(tables)
-    if not num_terms:
+    if not (num_terms := bool(content) + len(tables)):
         raise ValueError("content=False needs pos_key or pos_query: something must give a score")
     check_sequences(query, key, value)
     scale = 1 / math.sqrt(query.size(-1) * num_terms) if scale is None else scale
     if is_causal:
         attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device, offset)
-    # A factor on the small tensors is the same as one on the large tables.
-    asked = None if pos_query is None else pos_query * scale
-    found = _position_terms(query * scale, key, pos_key, asked, bucket, p2c, offset)
+    found = _position_terms(query, key, pos_key, pos_query, bucket, p2c, offset, scale)
     terms = [x for x in found if x is not None]
     if terms:
         attn_mask = mask(terms[0] + terms[1] if len(terms) == 2 else terms[0], attn_mask)
-    elif attn_mask is not None:
-        check_mask(attn_mask, axes=4)
-    scale = scale if content else 0.0
-    if need_weights or (torch.is_grad_enabled() and any(x.requires_grad for x in tables)):
-        same: dict[str, Any] = {"attn_mask": attn_mask, "scale": scale, "dropout_p": dropout_p}
-        output, weights = attention(query, key, value, **same)
-        return output, weights if need_weights else None
-    fused = F.scaled_dot_product_attention
-    return fused(query, key, value, attn_mask, dropout_p, scale=scale), None
+    learns = torch.is_grad_enabled() and any(x.requires_grad for x in tables)
+    options = {"scale": scale if content else 0.0, "dropout_p": dropout_p}
+    output, weights = _attend(query, key, value, attn_mask, need_weights or learns, **options)
+    return output, weights if need_weights else None
 
 
 class DisentangledAttention(SelfAttention):
@@ -190,8 +180,7 @@ class DisentangledAttention(SelfAttention):
         positions: ``other.positions`` shares that layer's table, as all layers of DeBERTa share one.
 
     Raises:
-        ValueError: what `MultiHeadAttention` refuses, another sequence as key, to which there is no distance, an
-            unknown term, or a table of another shape.
+        ValueError: another sequence as key, an unknown term, a table of another shape, or what `MultiHeadAttention` refuses.
 
     Cost: 2 span embed_dim parameters more than `MultiHeadAttention`, once for all layers that share them, and
         embed_dim^2 a term unless the matrices are shared. Every call projects the table, a decoded token's as well.
@@ -221,8 +210,8 @@ class DisentangledAttention(SelfAttention):
         if not set(terms) <= {"c2p", "p2c"}:
             raise ValueError(f'terms may hold "c2p" and "p2c"; got {terms!r}')
         if positions is not None and positions.shape != (2 * span, embed_dim):
-            expected = (2 * span, embed_dim)
-            raise ValueError(f"positions must be {expected}; got {tuple(positions.shape)}")
+            got = tuple(positions.shape)
+            raise ValueError(f"positions must be {(2 * span, embed_dim)}; got {got}")
         self.terms, self.content, self.p2c = tuple(terms), content, p2c
         self.bucket = None
         if furthest is not None:
@@ -267,8 +256,17 @@ class DisentangledAttention(SelfAttention):
 decodes(DisentangledAttention)(decode_by_attend)
 
 
+def _attend(query, key, value, attn_mask, stored: bool, **options: Any):
+    """By the five steps, or by torch's fused function, which would store the weights, too, if the mask learns."""
+    if stored:
+        return attention(query, key, value, attn_mask=attn_mask, **options)
+    if attn_mask is not None:
+        check_mask(attn_mask, axes=4)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask, **options), None
+
+
 def _position_terms(
-    query, key, pos_key, pos_query, bucket, p2c, offset=0
+    query, key, pos_key, pos_query, bucket, p2c, offset=0, scale=1.0
 ) -> tuple[Tensor | None, Tensor | None]:
     """c2p and p2c, or ``None``: every token times the whole table, and then the right row of the products."""
     if p2c not in ("code", "paper"):
@@ -279,9 +277,11 @@ def _position_terms(
     n, m = query.size(2), key.size(2)
     shape = (*query.shape[:3], m)
     index = relative_index(n, m, span, bucket, query.device, offset)
+    query = query * scale  # a factor on the small tensors is the same as one on the large tables
     c2p = None if pos_key is None else (query @ pos_key.mT).gather(-1, index.expand(shape))
     if pos_query is None:
         return c2p, None
+    pos_query = pos_query * scale
     if p2c == "paper":
         index = relative_index(m, n, span, bucket, query.device, -offset).mT
     if n == 1:  # each key needs one row of the table: products with all are 2 span times as many

@@ -95,14 +95,11 @@ def multi_token_attention(
         query, key, value: query head h reads KV head h // (h / g).
         kernel: see `convolve`.
         kernel_after: convolves the weights as well; what is hidden is set to 0 again.
-        mix, mix_after: how heads are mixed behind the first and behind the second convolution, see
-            `attncourse.variants.talking_heads.mix_heads`.
+        mix, mix_after: of `attncourse.variants.talking_heads.mix_heads`, behind the first and the second convolution.
         is_causal: query i reads keys 0..i; with ``attn_mask``, both apply.
         attn_mask: bool, ``True`` = may attend, or float, added behind the convolution; `HIDES` and less hides.
-        scale: factor on the dot product; ``None`` means 1 / sqrt(head_dim).
-        dropout_p: probability that a weight is zeroed, behind all convolutions and mixtures.
-        offset: position of query 0 among the keys, for ``is_causal``. The c_q - 1 queries before a query take part
-            in its scores, and must be given with it.
+        scale, dropout_p: as in `attncourse.steps.scaled_dot_product_attention`; dropped is what mixes the values.
+        offset: position of query 0 among the keys. What it reads depends on the queries before it: give them, too.
 
     Returns: output, and the weights that made it. With kernel_after or mix_after their rows do not sum to 1.
 
@@ -110,15 +107,12 @@ def multi_token_attention(
         ValueError: a kernel that `convolve` refuses, or sequences that do not fit. TypeError: an integer mask.
 
     Cost: `convolve` on top of `attncourse.steps.attention`; torch has no fused version, so the n m weights are stored.
-        Shared keys and values are not repeated.
     Reduces to: causal `attncourse.steps.attention` when the kernel is the identity's.
     Source: golovneva2025, section 3.
     Chapter: 17_multi_token.
     """
     check_sequences(query, key, value, shared_heads=True)
-    if attn_mask is not None:
-        check_mask(attn_mask, axes=4)
-        attn_mask = _surely_hidden(attn_mask)
+    attn_mask = _surely_hidden(attn_mask)
     if is_causal:
         attn_mask = add_causal(attn_mask, query.size(2), key.size(2), query.device, offset)
     hidden = _hidden(attn_mask)
@@ -243,8 +237,11 @@ def _check_width(columns: int) -> None:
         )
 
 
-def _surely_hidden(attn_mask: Tensor) -> Tensor:
+def _surely_hidden(attn_mask: Tensor | None) -> Tensor | None:
     """A mask that hides by low numbers, by minus infinity."""
+    if attn_mask is None:
+        return None
+    check_mask(attn_mask, axes=4)
     if attn_mask.dtype == torch.bool:
         return attn_mask
     lowest = max(HIDES, torch.finfo(attn_mask.dtype).min)

@@ -169,7 +169,7 @@ MUTANTS += [
     ("multi_token", "query.device, offset)", "query.device)"),
     ("multi_token", "    check_sequences(query, key, value, shared_heads=True)\n", ""),
     ("multi_token", "F.dropout(weights, dropout_p) if", "F.dropout(weights) * 0.5 if"),
-    ("multi_token", "        attn_mask = _surely_hidden(attn_mask)\n", ""),
+    ("multi_token", "    attn_mask = _surely_hidden(attn_mask)\n", ""),
     ("multi_token", "HIDES = -1e8", "HIDES = -1e4"),
     ("multi_token", "HIDES = -1e8", "HIDES = -1e10"),
     ("multi_token", "max(HIDES, torch.finfo(attn_mask.dtype).min)", "HIDES"),
