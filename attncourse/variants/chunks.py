@@ -1,11 +1,30 @@
 """Causal sums of features times values, chunk by chunk, and all chunks at once."""
 
-from itertools import accumulate
+from collections.abc import Iterator
+from itertools import accumulate, repeat
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+
+BLOCK = 512  # tokens: what is made of them stays in the cache of a processor
+
+
+def blocks(chunk: int, *tensors: Tensor | None) -> Iterator[tuple[Any, ...]]:
+    """Pieces of the axis of tokens, of some chunks each; all of it at once where that is traced, or not on a processor.
+
+    Args:
+        chunk: the length of a piece is a multiple of it.
+        tensors: (b, h, n, width), or None, of which there is one for each piece.
+    """
+    whole = next(x for x in tensors if x is not None)
+    if torch.compiler.is_compiling() or whole.device.type != "cpu":
+        return iter([tensors])
+    size = max(BLOCK // chunk, 1) * chunk
+    pieces = (repeat(None) if x is None else x.split(size, dim=2) for x in tensors)
+    return zip(*pieces, strict=False)
 
 
 def written(keys: Tensor, values: Tensor, normalize: bool) -> list[Tensor]:
@@ -42,26 +61,37 @@ def causal_sums(
     Chapter: 18_linear.
     """
     n, exported = queries.size(2), torch.compiler.is_exporting()
-    # What is exported is for any n: nothing may depend on it, so there is a rest always, and two chunks or more.
-    chunk = chunk if exported else min(chunk, n)
-    rest = (n // chunk + 2) * chunk - n if exported else -n % chunk
-    if exported or rest:
-        queries, keys, values = (F.pad(x, (0, 0, 0, rest)) for x in (queries, keys, values))
-    queries, keys, values = (_in_chunks(x, chunk, exported) for x in (queries, keys, values))
-    inside = (queries @ keys.mT).tril()
+    several = exported or n > chunk
+    if several:
+        # What is exported is for any n: nothing may depend on it, so there is a rest always, and two chunks or more.
+        rest = (n // chunk + 2) * chunk - n if exported else -n % chunk
+        queries, keys, values = (_in_chunks(x, chunk, rest) for x in (queries, keys, values))
+    inside = (queries @ keys.mT).tril_()
     read = [inside @ values, *([inside.sum(dim=-1, keepdim=True)] if normalize else [])]
-    starts, after = zip(*map(_running, written(keys, values, normalize), before), strict=True)
-    read = [(x + queries @ start).flatten(2, 3) for x, start in zip(read, starts, strict=True)]
-    if exported or rest:
-        read = [F.pad(x, (0, 0, 0, -rest)) for x in read]
-    return read, list(after)
+    added = written(keys, values, normalize)
+    if several:
+        starts, after = zip(*map(_running, added, before), strict=True)
+    else:
+        starts, after = tuple(before), tuple(map(torch.add, before, added))
+    read = [x.add_(queries @ start) for x, start in zip(read, starts, strict=True)]
+    return [_joined(x, rest) for x in read] if several else read, list(after)
 
 
 def _in_chunks(
-    x: Float[Tensor, "b h n d"], chunk: int, exported: bool
+    x: Float[Tensor, "b h n d"], chunk: int, rest: int
 ) -> Float[Tensor, "b h c chunk d"]:
-    """The axis of tokens cut in two. The exporter cannot see that `unflatten` fits; `unfold` is slow backwards."""
-    return x.unfold(2, chunk, chunk).mT if exported else x.unflatten(2, (-1, chunk))
+    """The axis of tokens cut in two, after zeros behind it."""
+    if (
+        torch.compiler.is_exporting()
+    ):  # which cannot see that `unflatten` fits; `unfold` is slow backwards
+        return F.pad(x, (0, 0, 0, rest)).unfold(2, chunk, chunk).mT
+    return (F.pad(x, (0, 0, 0, rest)) if rest else x).unflatten(2, (-1, chunk))
+
+
+def _joined(x: Float[Tensor, "b h c chunk d"], rest: int) -> Float[Tensor, "b h n d"]:
+    """Undo `_in_chunks`."""
+    x = x.flatten(2, 3)
+    return F.pad(x, (0, 0, 0, -rest)) if torch.compiler.is_exporting() or rest else x
 
 
 def _running(

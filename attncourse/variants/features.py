@@ -19,8 +19,8 @@ def elu_plus_one(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
     Source: katharopoulos2020, eq. 7.
     Chapter: 18_linear.
     """
-    if torch.compiler.is_compiling():  # a compiler fuses the steps by itself
-        return torch.exp(x.clamp(max=0)) + F.relu(x)
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return x.clamp(max=0).exp() + F.relu(x)
     return _EluPlusOne.apply(x)
 
 
@@ -124,8 +124,7 @@ def paired_features(
     Returns: queries, keys, and the log-decays of the keys, or None.
     """
     if not (scaled and hasattr(feature_map, "log_features")):
-        queries, keys = _of(feature_map, query), _of(feature_map, key)
-        return queries, keys if hidden is None else keys.masked_fill(hidden, 0.0), None
+        return features_of(feature_map, query), features_of(feature_map, key, hidden), None
     queries, keys = feature_map.log_features(query), feature_map.log_features(key)
     queries = (queries - queries.detach().amax(dim=-1, keepdim=True)).exp()
     if hidden is not None:
@@ -138,10 +137,13 @@ def paired_features(
     return queries, (keys - largest[..., None]).exp(), log_decay
 
 
-def _of(feature_map: FeatureMap, x: Tensor) -> Tensor:
-    """A learned map gets its inputs in the dtype of its parameters."""
+def features_of(
+    feature_map: FeatureMap, x: Float[Tensor, "b h n d"], hidden: Tensor | None = None
+) -> Float[Tensor, "b h n f"]:
+    """Features of queries or keys, 0 where one is hidden; a learned map gets them in the dtype of its parameters."""
     own = next(feature_map.parameters(), x) if isinstance(feature_map, nn.Module) else x
-    return feature_map(x.to(own.dtype)).to(x.dtype)
+    features = feature_map(x.to(own.dtype)).to(x.dtype)
+    return features if hidden is None else features.masked_fill(hidden, 0.0)
 
 
 def _finite(largest: Float[Tensor, "b h m"]) -> Float[Tensor, "b h m"]:

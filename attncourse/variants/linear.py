@@ -11,11 +11,12 @@ from attncourse.interface import check_sequences, key_mask, refuse
 from attncourse.layers import MultiHeadAttention
 from attncourse.precision import sums_in_float32
 from attncourse.steps import mix, repeat_heads
-from attncourse.variants.chunks import causal_sums, written
+from attncourse.variants.chunks import blocks, causal_sums, written
 from attncourse.variants.features import (
     FeatureMap,
     RandomFeatures,
     elu_plus_one,
+    features_of,
     paired_features,
     random_features,
 )
@@ -111,22 +112,51 @@ def linear_attention(
     """
     _check(query, key, value, is_causal, chunk)
     key, value = (repeat_heads(x, query.size(1)) for x in (key, value))
-    alone = normalize and state is None and not return_state
-    queries, keys, fading = paired_features(
-        feature_map, query, key, padding(key_mask, key), scaled=alone, is_causal=is_causal
-    )
-    if fading is not None:
-        counted = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
-        sums = gated_linear_attention(queries, keys, counted, fading, scale=1.0, chunk=chunk)
-        return _divide(sums[..., :-1], sums[..., -1:])
-    before = _parts(state, keys, value, normalize)
-    if is_causal:
-        read, after = causal_sums(queries, keys, value, normalize, before, chunk)
-    else:
-        after = [x + y for x, y in zip(written(keys, value, normalize), before, strict=True)]
-        read = [queries @ x for x in after]
-    output = _divide(*read) if normalize else read[0]
-    return (output, torch.cat(after, dim=-1)) if return_state else output
+    hidden = padding(key_mask, key)
+    if normalize and state is None and not return_state and hasattr(feature_map, "log_features"):
+        return _of_scaled_features(feature_map, query, key, value, hidden, is_causal, chunk)
+    read = _in_order if is_causal else _all_by_all
+    options = {"normalize": normalize, "state": state, "chunk": chunk}
+    output, parts = read(feature_map, query, key, value, hidden, **options)
+    return (output, torch.cat(parts, dim=-1)) if return_state else output
+
+
+def _in_order(feature_map, query, key, value, hidden, *, normalize, state, chunk):
+    """Each query reads the keys up to its own."""
+    outputs, parts = [], None
+    for q, k, v, gone in blocks(chunk, query, key, value, hidden):
+        queries, keys, _ = paired_features(feature_map, q, k, gone)
+        parts = _parts(state, keys, v, normalize) if parts is None else parts
+        read, parts = causal_sums(queries, keys, v, normalize, parts, chunk)
+        outputs.append(_output(read))
+    return torch.cat(outputs, dim=2), parts
+
+
+def _all_by_all(feature_map, query, key, value, hidden, *, normalize, state, chunk):
+    """Each query reads all keys."""
+    parts = None
+    for k, v, gone in blocks(chunk, key, value, hidden):
+        keys = features_of(feature_map, k, gone)
+        parts = _parts(state, keys, v, normalize) if parts is None else parts
+        parts = [x + y for x, y in zip(parts, written(keys, v, normalize), strict=True)]
+    queries = (features_of(feature_map, q) for (q,) in blocks(chunk, query))
+    return torch.cat([_output([q @ x for x in parts]) for q in queries], dim=2), parts
+
+
+def _of_scaled_features(feature_map, query, key, value, hidden, is_causal, chunk) -> Tensor:
+    """What is read with features that are scaled; if causal, their sums fade where the scale grows."""
+    options = {"scaled": True, "is_causal": is_causal}
+    queries, keys, fading = paired_features(feature_map, query, key, hidden, **options)
+    if fading is None:
+        return _output([queries @ x for x in written(keys, value, normalize=True)])
+    counted = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
+    sums = gated_linear_attention(queries, keys, counted, fading, scale=1.0, chunk=chunk)
+    return _output([sums[..., :-1], sums[..., -1:]])
+
+
+def _output(read: list[Tensor]) -> Tensor:
+    """Sums of weighted values, divided by the sum of the weights if there is one."""
+    return _divide(*read) if len(read) > 1 else read[0]
 
 
 class LinearAttention(MultiHeadAttention):

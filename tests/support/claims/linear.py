@@ -41,6 +41,27 @@ def no_tensor_grows_with_the_square(p):
         assert needed <= 8 * n * 64, needed
 
 
+def long_texts_are_read_in_blocks(p):
+    """Blocks of any length, cut or whole, give the same outputs, states and gradients; no features of a whole text are made."""
+    attend, chunks = module(p, "linear").linear_attention, module(p, "chunks")
+    inputs = [x.requires_grad_() for x in draw((2, 4, 23, 3), (2, 2, 23, 3), (2, 2, 23, 5))]
+    options = {"return_state": True, "key_mask": torch.arange(23).expand(2, 23) > 1, "chunk": 3}
+    for is_causal in (False, True):
+        call = partial(attend, *inputs, is_causal=is_causal, **options)
+        wanted = call()
+        with (
+            mock.patch.object(chunks, "BLOCK", 8),
+            mock.patch("torch.compiler.is_compiling", return_value=False),
+        ):
+            found = call()
+        close(found, wanted)
+        close(gradients(found, inputs), gradients(wanted, inputs))
+    long = draw((1, 1, 4096, 4), (1, 1, 4096, 4), (1, 1, 4096, 4))
+    wide = partial(attend, feature_map=lambda x: x.repeat_interleave(8, -1).relu())
+    for is_causal in (False, True):
+        assert largest_tensor(partial(wide, is_causal=is_causal), *long) < 8 * 4096 * 32
+
+
 def what_is_traced_is_the_same(p):
     """What a compiler and an exporter see computes the same outputs, states and gradients, for any length."""
     attend = module(p, "linear").linear_attention
