@@ -8,7 +8,6 @@ from difflib import get_close_matches
 from functools import partial
 from typing import NamedTuple
 
-import torch
 from torch import nn
 
 from attncourse.layers import MultiHeadAttention
@@ -24,6 +23,7 @@ from attncourse.variants.latent import LatentAttention
 from attncourse.variants.linear import LinearAttention
 from attncourse.variants.longformer import LongformerAttention
 from attncourse.variants.multi_token import MultiTokenAttention
+from attncourse.variants.rolling import RollingKVCache  # noqa: F401 (says how a window decodes)
 from attncourse.variants.sinks import GatedAttention, SinkAttention
 from attncourse.variants.talking_heads import TalkingHeadsAttention
 from attncourse.variants.window import SlidingWindowAttention
@@ -57,62 +57,68 @@ def _latent(embed_dim: int, num_heads: int, **options) -> LatentAttention:
     return LatentAttention(embed_dim, num_heads, head_dim, **sizes | options)
 
 
-def _longformer(
-    embed_dim: int, num_heads: int, num_global: int = 1, **options
-) -> LongformerAttention:
-    """The first tokens of every sample are global, unless the call says which ones are."""
-    layer = LongformerAttention(embed_dim, num_heads, **options)
-    layer.register_forward_pre_hook(partial(_first_are_global, num_global), with_kwargs=True)
-    return layer
-
-
 PROJECTIONS = ("bias", "init")
 STANDARD = (*PROJECTIONS, "dropout")
-SHARED = (*PROJECTIONS, "num_kv_heads")
+SHARED = (*STANDARD, "num_kv_heads")
+STATE = ("chunk", "num_qk_heads", "conv_size", "gate")
 ATTENTION_TYPES = {
     "mha": AttentionType(MultiHeadAttention, STANDARD),
     "mqa": AttentionType(MultiQueryAttention, STANDARD),
     "gqa": AttentionType(GroupedQueryAttention, (*STANDARD, "num_kv_heads"), ("num_kv_heads",)),
-    "mla": AttentionType(_latent, ("head_dim", "latent_dim", "rotary_dim"), always_causal=True),
+    "mla": AttentionType(
+        _latent,
+        ("head_dim", "latent_dim", "rotary_dim", "query_latent_dim", "dropout"),
+        always_causal=True,
+    ),
     "sliding_window": AttentionType(
-        SlidingWindowAttention, ("window_size", *SHARED, "dropout"), ("window_size",)
+        SlidingWindowAttention, ("window_size", *SHARED), ("window_size",)
     ),
-    "dilated": AttentionType(
-        DilatedAttention, ("window_size", "step", *SHARED, "dropout"), ("window_size",)
-    ),
+    "dilated": AttentionType(DilatedAttention, ("window_size", "step", *SHARED), ("window_size",)),
     "longformer": AttentionType(
-        _longformer,
-        ("window_size", "num_global", "bias"),
+        partial(LongformerAttention, num_global=1),  # the first token, unless the call says which
+        ("window_size", "num_global", "bias", "dropout"),
         ("window_size",),
         never_causal=BOTH_WAYS,
     ),
     "bigbird": AttentionType(
         BigBirdAttention,
-        ("block_size", "num_random", "seed", "bias"),
+        ("block_size", "num_random", "seed", "bias", "dropout"),
         ("block_size",),
         never_causal=BOTH_WAYS,
     ),
     "sinks": AttentionType(SinkAttention, ("learned", *SHARED)),
-    "gated": AttentionType(GatedAttention, (*SHARED, "dropout")),
+    "gated": AttentionType(GatedAttention, SHARED),
     "disentangled": AttentionType(
         DisentangledAttention,
-        ("span", "terms", "content", "furthest", "share_proj", "p2c", "positions", "bias"),
+        (
+            "span",
+            "terms",
+            "content",
+            "furthest",
+            "share_proj",
+            "p2c",
+            "positions",
+            "bias",
+            "dropout",
+        ),
         ("span",),
     ),
-    "document_bias": AttentionType(DocumentBiasAttention, ("span", "bias"), ("span",)),
+    "document_bias": AttentionType(DocumentBiasAttention, ("span", *STANDARD), ("span",)),
     "multi_token": AttentionType(
         MultiTokenAttention,
         ("kernel_size", "after", "mix_heads", "norm", "layer", *SHARED),
         always_causal=True,
     ),
     "talking_heads": AttentionType(TalkingHeadsAttention, SHARED),
-    "differential": AttentionType(DifferentialAttention, ("layer", "bias")),
-    "linear": AttentionType(LinearAttention, ("feature_map", "normalize", "chunk", *SHARED)),
-    "gated_linear": AttentionType(
-        GatedLinearAttention, ("per_channel", "chunk"), always_causal=True
+    "differential": AttentionType(DifferentialAttention, ("layer", *SHARED)),
+    "linear": AttentionType(
+        LinearAttention, ("feature_map", "normalize", "chunk", "num_kv_heads", *PROJECTIONS)
     ),
-    "delta": AttentionType(DeltaAttention, ("chunk",), always_causal=True),
-    "gated_delta": AttentionType(GatedDeltaAttention, ("per_channel", "chunk"), always_causal=True),
+    "gated_linear": AttentionType(
+        GatedLinearAttention, ("per_channel", *STATE), always_causal=True
+    ),
+    "delta": AttentionType(DeltaAttention, STATE, always_causal=True),
+    "gated_delta": AttentionType(GatedDeltaAttention, ("per_channel", *STATE), always_causal=True),
 }
 
 
@@ -192,11 +198,3 @@ def _check_options(name: str, kind: AttentionType, options: dict) -> None:
 # Called before the forward of a layer: what a call says itself comes second, and wins.
 def _is_causal(layer: nn.Module, args: tuple, options: dict) -> tuple[tuple, dict]:
     return args, {"is_causal": True} | options
-
-
-def _first_are_global(num_global: int, layer: nn.Module, args: tuple, options: dict):
-    if len(args) > 1 or "is_global" in options:
-        return args, options
-    x = args[0]
-    first = torch.arange(x.size(1), device=x.device) < num_global
-    return args, options | {"is_global": first.expand(x.size(0), -1)}

@@ -18,7 +18,7 @@ OTHER = {
     "chunk": 5, "content": False, "dropout": 0.5, "feature_map": torch.exp, "furthest": 9,
     "head_dim": 3, "init": "xavier", "kernel_size": (2, 3), "latent_dim": 7, "layer": 3,
     "learned": False, "mix_heads": True, "norm": "group", "normalize": False, "num_global": 2,
-    "num_random": 1, "p2c": "paper", "per_channel": True,
+    "num_qk_heads": 2, "conv_size": 3, "gate": "sigmoid", "query_latent_dim": 5, "num_random": 1, "p2c": "paper", "per_channel": True,
     "positions": torch.nn.Parameter(torch.ones(10, WIDTH)), "rotary_dim": 4, "seed": 3,
     "share_proj": True, "step": 3, "terms": ("p2c",),
 }  # fmt: skip
