@@ -75,12 +75,8 @@ def bigbird_plan(num_blocks: int, num_random: int, num_heads: int, seed: int = 0
                 :num_random
             ]
             blocks.append(fixed + [other(rank, fixed) for rank in drawn.tolist()])
-    shape = num_heads, max(0, num_blocks - 2), 5 + num_random
-    return BigBirdPlan(num_blocks, _tensor(blocks).view(shape))
-
-
-def _tensor(blocks: list) -> Int[Tensor, "*axes"]:
-    return torch.tensor(blocks, dtype=torch.int64, device="cpu")
+    found = torch.tensor(blocks, dtype=torch.int64, device="cpu")
+    return BigBirdPlan(num_blocks, found.view(num_heads, -1, 5 + num_random))
 
 
 def other(rank: int, fixed: list[int]) -> int:
@@ -257,22 +253,23 @@ class BigBirdAttention(SelfAttention):
         self.num_random, self.seed = whole("num_random", num_random), whole("seed", seed)
         if self.block_size < 1 or self.num_random < 0:
             raise ValueError(
-                f"block_size must be 1 or more and num_random 0 or more; got {block_size} and {num_random}. Use "
-                f"block_size=64, num_random=3, as the source does"
+                f"block_size must be 1 or more and num_random 0 or more; got {block_size} and {num_random}. Use 64 and 3"
             )
 
     def plan(self, n: int) -> BigBirdPlan:
         """Who reads whom in a sequence of n tokens."""
-        return _kept_plan(*self._sizes(n))
+        self._check_length(n)
+        return _kept_plan(*self._sizes(n // self.block_size))
 
-    def _sizes(self, n: int) -> tuple[int, int, int, int]:
-        """What the plan for n tokens depends on."""
-        num_blocks, rest = divmod(n, self.block_size)
-        if rest or not num_blocks:
+    def _check_length(self, n: int) -> None:
+        if n < 1 or n % self.block_size:
             raise ValueError(
                 f"the sequence must be a multiple of block_size={self.block_size}; got {n} tokens. Pad it, or "
                 f"choose another block_size"
             )
+
+    def _sizes(self, num_blocks: int) -> tuple[int, int, int, int]:
+        """What a plan depends on."""
         num_random = min(self.num_random, max(0, num_blocks - 5))
         return num_blocks, num_random, self.num_heads, self.seed
 
@@ -288,12 +285,16 @@ class BigBirdAttention(SelfAttention):
     ) -> tuple[Tensor, Tensor | None]:
         refuse(self, BOTH_WAYS, is_causal=is_causal)
         real = of_every_sample(key_mask(attn_mask, self, BOTH_WAYS), k)
-        sizes = self._sizes(q.size(2))
+        self._check_length(q.size(2))
+        # So counted, their number is one also in a graph, whose lengths may be symbols.
+        sizes = self._sizes(len(q.split(self.block_size, dim=2)))
         if not need_weights:
             options: dict[str, Any] = {"key_mask": real, "dropout_p": self.dropout_p}
             return by_rows(q, k, v, _read_by(*sizes), self.block_size, **options), None
-        blocks = _tensor(_read_by(*sizes)).view(self.num_heads, -1, 5 + sizes[1])
-        rule = bigbird_mask(BigBirdPlan(sizes[0], blocks), self.block_size)
+        blocks = torch.tensor(_read_by(*sizes), dtype=torch.int64, device="cpu")
+        rule = bigbird_mask(
+            BigBirdPlan(sizes[0], blocks.view(self.num_heads, -1, 5 + sizes[1])), self.block_size
+        )
         visible = dense(rule, 1, self.num_heads, q.size(2), k.size(2)).to(q.device)
         visible = visible if real is None else visible & real[:, None, None]
         return super().attend(q, k, v, visible, need_weights=True)

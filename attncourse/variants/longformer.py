@@ -164,6 +164,9 @@ class LongformerAttention(SelfAttention):
         num_global: the first tokens of each sample that are global, where a call does not say which are.
         dropout: as in `attncourse.layers.MultiHeadAttention`.
 
+    Where a call says which tokens are global, their number decides about shapes, and no graph can hold it: compile,
+    export and batch a layer with ``num_global``.
+
     Raises:
         ValueError: a negative number, a mask that is more than padding, ``is_causal``, a key that is another
             sequence. TypeError: numbers that are not whole, or is_global of another dtype than bool.

@@ -54,6 +54,9 @@ def sliding_window_attention(
         TypeError: one number as the window, or numbers that are not whole.
         ValueError: a negative number of neighbours, or shapes that do not fit.
 
+    It can be compiled as one graph, exported and batched (``torch.vmap``). A graph holds the blocks of one length:
+    the loop over them is unrolled, and blocks side by side in one call would take twice the memory.
+
     Cost: at most 2 n (left + right + 2 ``ROWS``) (d + e) FLOPs per head; memory for the inputs and one block.
     Reduces to: causal attention when left >= n - 1 and right = 0.
     Source: beltagy2020, section 3.1.

@@ -67,6 +67,8 @@ def flash_attention(
         TypeError: a mask that is not bool. ValueError: shapes that do not fit, or an unknown backend.
         RuntimeError: the named backend cannot run here; the message says what it lacks.
 
+    It can be compiled as one graph and batched (``torch.vmap``). A graph holds the tiles of one length.
+
     Cost: 2 n m (d + e) FLOPs per head, half if causal; the gradients take 2.5 times as much ("tiled") or
         3.5 times ("triton"). Memory grows with n + m.
     Reduces to: ``torch.nn.functional.scaled_dot_product_attention``, to rounding.
@@ -77,6 +79,7 @@ def flash_attention(
     scale = 1 / math.sqrt(query.size(-1)) if scale is None else scale
     if scale <= 0:  # the kernels rely on a positive scale
         query, scale = query * scale, 1.0
+    key, value = key.view_as(key), value.view_as(value)  # a graph wants three tensors, even of one
     rule = (scale, is_causal, offset)
     output, lse = Flash.apply(query, key, value, attn_mask, module_of(chosen), rule)
     return (output, Aux(lse, chosen)) if return_aux else output

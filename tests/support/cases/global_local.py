@@ -149,11 +149,12 @@ def bigbird_layer(p, s):
 
 MUTANTS += [
     ("bigbird", "max(0, num_blocks - 5))\n        return", "max(0, num_blocks - 6))\n        return"),
+    ("bigbird", "if n < 1 or n % self.block_size:", "if n < 1:"),
     ("bigbird", "return super().attend(q, k, v, visible, need_weights=True)", "return super().attend(q, k, v, need_weights=True)"),
     ("bigbird", "dense(rule, 1, self.num_heads,", "dense(rule, 1, 1,"),
     ("bigbird", "num_random, self.num_heads, self.seed", "num_random, self.num_heads, 0"),
     ("bigbird", "refuse(self, BOTH_WAYS, is_causal=is_causal)", "pass"),
-    ("bigbird", "if rest or not num_blocks:", "if rest:"),
+    ("bigbird", "if n < 1 or n % self.block_size:", "if n % self.block_size:"),
     ("bigbird", "@lru_cache(maxsize=64)\n", ""),
     ("bigbird", '"dropout_p": self.dropout_p}', '"dropout_p": 0.0}'),
     ("bigbird", '"dropout_p": self.dropout_p}', '"dropout_p": self.dropout}'),

@@ -251,6 +251,8 @@ def wrong_inputs_of_global_attention_are_named(p):
         ("block_size must be 1 or more .* got 0 and 3", lambda: p.bigbird.BigBirdAttention(12, 3, 0)),
         ("num_random 0 or more; got 4 and -1", lambda: p.bigbird.BigBirdAttention(12, 3, 4, -1)),
         ("one token or more", lambda: bigbird(tokens[:, :0])),
+        ("multiple of block_size=5; got 4 tokens", lambda: bigbird(tokens[:, :4])),
+        ("multiple of block_size=5; got 0 tokens", lambda: bigbird.plan(0)),
         (r"must be 0 or more; got 1 and -1", lambda: attend(x, x, x, nobody, (1, -1))),
         (r"must be \(batch, seq, 12\); got shape \(5, 12\)", lambda: layer(torch.zeros(5, 12), nobody)),
         ("num_random=1. Use smaller", lambda: p.bigbird.bigbird_plan(5, 1, 3)),
