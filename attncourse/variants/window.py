@@ -64,7 +64,22 @@ def sliding_window_attention(
     """
     left, right = _two(window_size)
     check_inputs(query, key, value, None, enable_gqa)
-    rule, real = sliding_window(left, right), of_every_sample(key_mask, key)
+    options: dict[str, Any] = {"scale": scale, "enable_gqa": enable_gqa, "dropout_p": dropout_p}
+    real = of_every_sample(key_mask, key)
+    return by_blocks(query, key, value, (left, right), offset, real, **options)
+
+
+def by_blocks(
+    query: Float[Tensor, "b h n d"],
+    key: Float[Tensor, "b g m d"],
+    value: Float[Tensor, "b g m e"],
+    window_size: tuple[int, int],
+    offset: int,
+    real: Bool[Tensor, "b m"] | None,
+    **options: Any,
+) -> Float[Tensor, "b h n e"]:
+    """The neighbours of each block of queries, one block after the other."""
+    (left, right), rule = window_size, sliding_window(*window_size)
     keys, values = key.split(ROWS, dim=2), value.split(ROWS, dim=2)
     made: dict[tuple[int, ...], Tensor] = {}  # all blocks but those at the ends have the same mask
     outputs = []
@@ -78,11 +93,7 @@ def sliding_window_attention(
         seen = made[shape]
         if real is not None:
             seen = seen & real[:, None, None, near.start * ROWS : near.stop * ROWS]
-        outputs.append(
-            F.scaled_dot_product_attention(
-                rows, k, v, seen, dropout_p, scale=scale, enable_gqa=enable_gqa
-            )
-        )
+        outputs.append(F.scaled_dot_product_attention(rows, k, v, seen, **options))
     return torch.cat(outputs, dim=2)
 
 
