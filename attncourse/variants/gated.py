@@ -77,7 +77,8 @@ def gated_linear_attention(
     Raises:
         ValueError: a chunk below 1, or shapes that do not fit.
 
-    Cost: 4 n d e + 2 n chunk (d + e) FLOPs per head. With a decay for each channel, chunk^2 d numbers.
+    Cost: 4 n d e + 2 n chunk (d + e) FLOPs per head. With a decay for each channel, chunk^2 d numbers. What is compiled or
+        exported has its chunks one after the other in it, so it grows with n, and is exported for one number of them.
     Reduces to: `attncourse.variants.linear.linear_attention`, causal, with products as features and not
         normalized, times scale, when log_decay = 0.
     Source: yang2024gla; sun2023 for decays that are constant.
