@@ -92,7 +92,8 @@ def linear_attention(
     Args:
         query, key, value: query head h reads KV head h // (h / g). There is no 1 / sqrt(d).
         is_causal: query i reads keys 0..i.
-        feature_map: applied to queries and keys; (b, h, n, d) to (b, h, n, f). One with ``log_features``, as
+        feature_map: applied to queries and keys; (b, h, n, d) to (b, h, n, f), each token's of it alone: a long text
+            comes in blocks. One with ``log_features``, as
             `RandomFeatures`, is scaled by `paired_features` if it is normalized and no state comes or goes.
         normalize: divide by the sum of the weights, which should then be positive; where it is 0, so is the
             output. ``False`` leaves out the 1.
@@ -104,8 +105,8 @@ def linear_attention(
     Raises:
         ValueError: a chunk below 1, a state of another shape, or ``is_causal`` with different lengths.
 
-    Cost: 4 n f e FLOPs per head, 2 n chunk (f + e) more if causal. Memory grows like n: (n + m) f features are made, and
-        an output; if causal, n chunk weights and f e numbers a chunk as well.
+    Cost: 4 n f e FLOPs per head, 2 n chunk (f + e) more if causal. Memory grows like n: (n + m) f features and an output;
+        if causal, n chunk weights and f e numbers a chunk as well. Without gradients, on a processor, little but the output.
     Reduces to: the mean of the values when all features are equal.
     Source: katharopoulos2020, sections 3.2 and 3.3; yang2024gla for the chunks.
     Chapter: 18_linear.
