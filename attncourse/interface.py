@@ -45,8 +45,8 @@ def check_sequences(query: Tensor, key: Tensor, value: Tensor, shared_heads: boo
         shared_heads: key and value may have fewer heads, a divisor of query's.
     """
     shapes = f"got query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
-    axes = 4 if shared_heads else 2
-    if not query.dim() == key.dim() == value.dim() >= axes:
+    axes = {query.dim(), key.dim(), value.dim()}
+    if len(axes) > 1 or min(axes) < 2 or (shared_heads and axes != {4}):
         raise ValueError(f"query, key and value must be (batch, heads, seq, head_dim); {shapes}")
     if query.size(-1) != key.size(-1):
         raise ValueError(f"query and key must have the same head_dim (last axis); {shapes}")
@@ -94,7 +94,7 @@ def key_mask(attn_mask: Tensor | None, layer: nn.Module, why: str) -> Bool[Tenso
     """Which keys may be read at all, out of a mask that says the same to every query.
 
     Args:
-        attn_mask: bool, (b, 1, 1, m) or (1, m); ``None`` hides nothing.
+        attn_mask: bool, (b, 1, 1, m) or (1, m), for all heads alike; ``None`` hides nothing.
         layer: who asks, for the message.
         why: what keeps it from hiding single pairs.
 
@@ -102,7 +102,8 @@ def key_mask(attn_mask: Tensor | None, layer: nn.Module, why: str) -> Bool[Tenso
     """
     if attn_mask is None:
         return None
-    if attn_mask.dtype != torch.bool or attn_mask.dim() not in (2, 4) or attn_mask.size(-2) != 1:
+    alike = attn_mask.dim() in (2, 4) and all(x == 1 for x in attn_mask.shape[1:-1])
+    if attn_mask.dtype != torch.bool or not alike or attn_mask.size(-2) != 1:
         raise ValueError(
             f"{type(layer).__name__} takes padding, a bool mask (batch, 1, 1, keys) with True = may attend, and no "
             f"other attn_mask: {why}; got {attn_mask.dtype} of shape {tuple(attn_mask.shape)}. Hide keys from all "
@@ -119,6 +120,14 @@ def whole(name: str, x: Any) -> int:
         raise TypeError(
             f"{name} must be a whole number; got {x!r}. Round it first, with round or int"
         ) from None
+
+
+def check_divisible(what: str, width: int, count: int, of: str = "num_heads") -> None:
+    """Refuse a width that cannot be shared out, and say which counts can."""
+    if count < 1 or width % count:
+        *others, last = (str(h) for h in range(1, width + 1) if width % h == 0)
+        divisors = f"{', '.join(others)} or {last}" if others else last
+        raise ValueError(f"{what}={width} is not a multiple of {of}={count}; use {divisors}")
 
 
 def _check_not_empty(n: int, m: int, shapes: str) -> None:

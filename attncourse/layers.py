@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attncourse.interface import check_inputs, refuse
+from attncourse.interface import check_divisible, check_inputs, refuse
 from attncourse.positions import rotary
 from attncourse.steps import add_causal, attention, check_mask, repeat_heads
 
@@ -244,11 +244,3 @@ def _xavier(module: nn.Module) -> None:
         nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
-
-
-def check_divisible(what: str, width: int, count: int, of: str = "num_heads") -> None:
-    """Refuse a width that cannot be shared out, and say which counts can."""
-    if count < 1 or width % count:
-        *others, last = (str(h) for h in range(1, width + 1) if width % h == 0)
-        divisors = f"{', '.join(others)} or {last}" if others else last
-        raise ValueError(f"{what}={width} is not a multiple of {of}={count}; use {divisors}")

@@ -1,6 +1,7 @@
 """Fewer key/value heads than query heads: grouped-query and multi-query attention, and how a trained layer gets there."""
 
-from attncourse.layers import MultiHeadAttention, check_divisible
+from attncourse.interface import check_divisible
+from attncourse.layers import MultiHeadAttention
 
 
 class GroupedQueryAttention(MultiHeadAttention):

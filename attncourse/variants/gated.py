@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attncourse.decoding import decodes
-from attncourse.interface import check_inputs, key_mask, refuse
-from attncourse.layers import check_divisible, merge_heads, split_heads
+from attncourse.interface import check_divisible, check_inputs, key_mask, refuse
+from attncourse.layers import merge_heads, split_heads
 from attncourse.positions import rotary
 from attncourse.precision import sums_in_float32, wide
 from attncourse.steps import repeat_heads

@@ -53,6 +53,7 @@ class RollingKVCache(BoundedCache):
             ValueError: the tokens do not fit in shape. The cache is then as before.
         """
         self.check(key, value)
+        self.begin()
         size = self.max_length
         tokens = self.positions(key.size(2))[-size:]
         present = None if present is None else present[:, -size:]
@@ -80,7 +81,6 @@ class RollingKVCache(BoundedCache):
 
         Args: as in `attncourse.cache.KVCache.attend`.
         """
-        self.begin()
         n = query.size(2)
         if n == 1:
             return super().attend(query, key, value, rotary, present)

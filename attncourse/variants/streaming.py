@@ -119,6 +119,11 @@ class SinkCache(BoundedCache):
         Raises:
             ValueError: another batch, number of heads or width. The cache is then as before.
         """
+        self.begin()
+        return self._write(key, value, present)
+
+    def _write(self, key: Tensor, value: Tensor, present: Tensor | None) -> tuple[Tensor, Tensor]:
+        """As `append`, as part of a call."""
         self.check(key, value)
         text = super().positions(key.size(2))
         self.length += key.size(2)
@@ -151,7 +156,7 @@ class SinkCache(BoundedCache):
         output = []
         for q, k, v in zip(*(x.split(sizes, dim=2) for x in (query, key, value)), strict=True):
             at = self.positions(q.size(2))
-            keys, values = self.append(k, v)
+            keys, values = self._write(k, v, None)
             if rotary is not None:
                 q, keys = rotary(q, at), rotary(keys, self.indices())
             output.append(cached_attention(q.to(keys.dtype), keys, values))

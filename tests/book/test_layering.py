@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "spec": ("spec",),
     **dict.fromkeys(("steps", "masks", "scores"), ("mods", "interface")),
     "layers": ("interface", *GROUND),
-    "shared_heads": ("layers",),
+    "shared_heads": ("interface", "layers"),
     "cache": ("interface", *GROUND),
     "decoding": ("interface", "layers", "cache"),
     "variants": ("mods", "interface", "precision", *GROUND, "layers", "cache", "decoding", "variants"),

@@ -2,7 +2,9 @@
 
 import pytest
 import torch
-from support.edges import EDGES, UNCHECKED, UNDEFINED, WHY, known_as, subjects
+from support.contracts import UNDEFINED
+from support.edges import EDGES, WHY
+from support.subjects import UNCHECKED, known_as, subjects
 
 found: dict[tuple[str, str], bool | None] = {}
 SUBJECTS = subjects()
@@ -31,7 +33,10 @@ def test_edge(name, title):
 def test_table_of_the_book(book_table):
     if len(found) < len(SUBJECTS) * len(EDGES):
         pytest.skip("written by a complete run of this file only")
-    reasons = "".join(f" {name}, {title}: {why}." for (name, title), why in WHY.items())
+    cannot = {}
+    for (name, title), why in WHY.items():
+        cannot.setdefault((title, why), []).append(name)
+    reasons = "".join(f" Not {x}: {', '.join(y)}, because {why}." for (x, why), y in cannot.items())
     book_table(
         "edges",
         caption="What holds at the edges of every function and layer",

@@ -61,8 +61,6 @@ SHAPES = {
     "everything hidden": Shape(1, 1, 1, 7, 5, 16, 16, True, -50),
     "single token": Shape(1, 1, 1, 1, 1, 16, 16, True),
     "one query, many keys": Shape(1, 2, 1, 1, 70, 32, 32),
-    "no keys": Shape(1, 2, 2, 3, 0, 16, 16),
-    "no queries": Shape(1, 2, 2, 0, 5, 16, 16),
     "large scale": Shape(1, 1, 1, 35, 51, 16, 16, True, 0, 30.0),
     "widest head": Shape(1, 1, 1, 33, 33, 256, 256, True),
 }

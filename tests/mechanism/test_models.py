@@ -184,7 +184,7 @@ def test_the_layers_are_made_by_what_is_given():
             super().__init__()
             made.append((embed_dim, num_heads))
 
-        def forward(self, x, *, is_causal, need_weights):
+        def forward(self, x, **options):
             return 0 * x
 
     model = AttentionOnly(5, None, embed_dim=8, num_heads=2, layers=2, attention=Layer)

@@ -21,7 +21,7 @@ HOMES = {
     **dict.fromkeys(("cache", "latent", "shared_heads", "decoding"), "shared cache decoding"),
     "interface": "decoding layers attention cache",
     **dict.fromkeys(("online", "tiled"), "flash"),
-    "rolling": "window",
+    "rolling": "rolling window",
     "dilated": "window layers",
     "bigbird": "global_local layers",
     **dict.fromkeys(("longformer", "reach"), "global_local"),

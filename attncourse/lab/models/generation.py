@@ -45,7 +45,7 @@ def likely(
     Raises:
         ValueError: a negative temperature, top_k below 1, or top_p outside 0..1.
 
-    Source: holtzman2020 for top_p; fan2018 for top_k.
+    Source: holtzman2020.
     Chapter: 05_transformer.
     """
     check_choice(temperature, top_k, top_p)
