@@ -105,7 +105,8 @@ def local_rows(
 
 def listed(is_global: Bool[Tensor, "b n"], most: int | None = None) -> Found:
     """Positions of the global tokens, and which of them are real: samples have different numbers."""
-    most = int(is_global.sum(1).max()) if most is None else most
+    if most is None:
+        most = int(is_global.sum(1).max()) if len(is_global) else 0
     positions = is_global.int().argsort(dim=1, descending=True, stable=True)[:, :most]
     return positions, is_global.gather(1, positions)
 

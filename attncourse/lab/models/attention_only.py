@@ -1,5 +1,7 @@
 """Small models for the figures: embeddings, attention layers with residuals, one output matrix."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
@@ -66,12 +68,12 @@ class AttentionOnly(nn.Module):
         positions = torch.arange(tokens.size(1), device=tokens.device)
         if self.position is not None:
             x = x + self.position(positions)
-        options = {
-            "attn_mask": attn_mask,
-            "is_causal": self.is_causal,
-            "positions": positions if self.use_rotary else None,
-            "need_weights": need_weights,
-        }
+        options: dict[str, Any] = {"is_causal": self.is_causal, "need_weights": need_weights}
+        # Only what is asked for: a layer that somebody tries out need not take all of it.
+        if attn_mask is not None:
+            options["attn_mask"] = attn_mask
+        if self.use_rotary:
+            options["positions"] = positions
         for norm, layer in zip(self.norms, self.layers, strict=False):
             out = layer(norm(x), **options)
             if need_weights:

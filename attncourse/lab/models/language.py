@@ -68,7 +68,9 @@ class LanguageModel(nn.Module):
     ) -> Float[Tensor, "b n vocab"]:
         """Logits of the token that follows each position, from the tokens up to it; padding may be masked."""
         positions = torch.arange(tokens.size(1), device=tokens.device)
-        options = {"is_causal": True, "positions": positions, "attn_mask": attn_mask}
+        options: dict[str, Any] = {"is_causal": True, "positions": positions}
+        if attn_mask is not None:
+            options["attn_mask"] = attn_mask
         return self.encoder(self.token(tokens), maps, **options) @ self.token.weight.T
 
     def new_caches(self, batch: int, max_length: int) -> list[Any]:
