@@ -133,11 +133,6 @@ def check_inputs(
             f"query and key must have as many heads; got {query.size(1)} and {key.size(1)}. For fewer key/value heads "
             f"set enable_gqa=True"
         )
-    if query.dim() != 4:
-        raise ValueError(
-            f"query, key and value must be (batch, heads, seq, head_dim); got {query.dim()} axes. Flatten the first "
-            f"ones into one batch"
-        )
     if not (query.dtype == key.dtype == value.dtype and query.is_floating_point()):
         raise TypeError(
             f"query, key and value must have one float dtype; got {query.dtype}, {key.dtype}, "

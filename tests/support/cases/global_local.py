@@ -198,7 +198,7 @@ MUTANTS += [
     ("longformer", "global_key, global_value = at(key, positions)", "global_key, global_value = at(query, positions)"),
     ("longformer", "is_global.int().argsort(dim=1, descending=True, stable=True)", "is_global.int().argsort(dim=1)"),
     ("longformer", "most = int(is_global.sum(1).max()) if", "most = int(is_global.sum(1).min()) if"),
-    ("longformer", "if most is None else most", "if True else most"),
+    ("longformer", "    if most is None:\n", "    if True:\n"),
     ("longformer", "torch.where(there[:, None, :, None], rows, at(x, positions))", "rows"),
     ("longformer", "q, k, v = global_projections or (query, key, value)", "q, k, v = query, key, value"),
     ("longformer", "torch.where(row, of_global, local)", "torch.where(row, local, of_global)"),

@@ -214,6 +214,8 @@ def functions_refuse_what_does_not_fit(p):
             ("same head_dim", partial(call, q[..., :3], k, k)),
             ("batch", partial(call, q, k[:1], k[:1])),
         )
+    with pytest.raises(ValueError, match=r"must be \(batch, heads, seq, head_dim\)"):
+        sinks(q[None], k[None], k[None], sink)
     with pytest.raises(ValueError, match="multiple of the number of key/value heads; got 3 and 2"):
         p.cache.cached_attention(q[:, :3], k, k)
 

@@ -172,7 +172,7 @@ def bad_input_is_named(p):
         ("one token or more; got", lambda: attend(q, q[:, :, :0], q[:, :, :0])),
         ("same length", lambda: split_kv_attention(q, q, torch.zeros(2, 4, 6, 8), 2)),
         ("one token or more; got", lambda: split_kv_attention(*[q[:, :, :0]] * 3, 2)),
-        ("got 5 axes", lambda: attend(*[q[None]] * 3)),
+        (r"must be \(batch, heads, seq, head_dim\)", lambda: attend(*[q[None]] * 3)),
         ("must agree", lambda: attend(q, q[:1], q[:1])),
         ("set enable_gqa=True", lambda: attend(q, q[:, :2], q[:, :2])),
         (
