@@ -164,7 +164,7 @@ MUTANTS += [
     ("streaming", "max(self.length - self.max_length, 0)", "self.length - self.max_length"),
     ("streaming", "(text - self.num_sinks) % self.window", "text % self.window"),
     ("streaming", "| (text >= self.length - self.window)", "| (text > self.length - self.window)"),
-    ("streaming", "        self.begin()\n", ""),
+    ("streaming", "        self.begin()\n        n = query.size(2)\n", "        n = query.size(2)\n"),
     ("streaming", "q, keys = rotary(q, at), rotary(keys, self.indices())", "q, keys = rotary(q, at), rotary(keys, torch.arange(keys.size(2)))"),
     ("streaming", "sizes = [fit] * (fit > 0) + [1] * (n - fit)", "sizes = [n]"),
     ("streaming", "if num_sinks < 0 or window < 1:", "if num_sinks < 0:"),
