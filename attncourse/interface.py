@@ -47,11 +47,17 @@ def check_sequences(query: Tensor, key: Tensor, value: Tensor, shared_heads: boo
     shapes = f"got query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     axes = {query.dim(), key.dim(), value.dim()}
     if len(axes) > 1 or min(axes) < 2 or (shared_heads and axes != {4}):
-        raise ValueError(f"query, key and value must be (batch, heads, seq, head_dim); {shapes}")
+        raise ValueError(
+            f"query, key and value must be (batch, heads, seq, head_dim); {shapes}. One head needs an axis: x[:, None]"
+        )
     if query.size(-1) != key.size(-1):
-        raise ValueError(f"query and key must have the same head_dim (last axis); {shapes}")
+        raise ValueError(
+            f"query and key must have the same head_dim (last axis); {shapes}. Project both to one width"
+        )
     if key.size(-2) != value.size(-2):
-        raise ValueError(f"key and value must have the same length (axis -2); {shapes}")
+        raise ValueError(
+            f"key and value must have the same length (axis -2); {shapes}. Each key needs one value"
+        )
     _check_not_empty(query.size(-2), key.size(-2), shapes)
     if shared_heads:
         _check_shared(query, key, value, shapes)
@@ -72,7 +78,9 @@ def check_inputs(query: Tensor, key: Tensor, value: Tensor, *widths: int) -> Non
             )
     shapes = f"got query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if key.size(1) != value.size(1):
-        raise ValueError(f"key and value must have the same length (axis 1); {shapes}")
+        raise ValueError(
+            f"key and value must have the same length (axis 1); {shapes}. Each key needs one value"
+        )
     if not query.size(0) == key.size(0) == value.size(0):
         raise ValueError(
             f"query, key and value must be of one batch; {shapes}. One memory for all: memory.expand({query.size(0)}, -1, -1)"

@@ -89,6 +89,54 @@ def test_it_writes_on_and_repeats_itself(model):
 
 
 @shipped
+def test_a_cache_changes_the_time_and_not_the_text(model):
+    prompts = ["The with statement", "If"]
+    options = {"length": 10, "top_k": 50, "top_p": 0.95}
+    both = model.write(prompts, **options)
+    assert both == model.write(prompts, **options, use_cache=False)
+    assert both == [model.write(x, **options, seed=k) for k, x in enumerate(prompts)]
+    tokens = model.read(SENTENCE)[1]
+    caches = model.new_caches(1, tokens.size(1))
+    parts = [model.decode(part, caches) for part in tokens.split((5, 1, tokens.size(1) - 6), dim=1)]
+    torch.testing.assert_close(
+        torch.cat(parts, dim=1), model(tokens).detach(), rtol=1e-4, atol=1e-4
+    )
+
+
+@shipped
+def test_a_long_text_shows_a_bar_and_leaves_no_trace(model, capsys):
+    model.write("The", length=3)
+    assert capsys.readouterr().out == ""
+    model.write("The", length=200)
+    shown = capsys.readouterr().out
+    assert "/200" in shown
+    assert shown.endswith("\r")
+
+
+@shipped
+@pytest.mark.parametrize(
+    ("message", "wrong"),
+    [
+        ("top_k counts tokens and must be 1 or more; got 0", {"top_k": 0}),
+        ("top_p is a probability, 0 to 1; got 1.5", {"top_p": 1.5}),
+        ("length must be 0 or more; got -1", {"length": -1}),
+    ],
+)
+def test_what_cannot_be_written_is_refused(model, message, wrong):
+    with pytest.raises(ValueError, match=message):
+        model.write("The", **wrong)
+    with pytest.raises(ValueError, match="expected one prompt or more"):
+        model.write([])
+
+
+@shipped
+def test_a_text_without_tokens_has_no_loss(model):
+    for text in ("", "\u2192"):
+        with pytest.raises(ValueError, match="text must hold one token or more"):
+            model.loss(text)
+
+
+@shipped
 def test_maps_are_causal_and_those_of_the_same_pass(model):
     labels, tokens = model.read(SENTENCE)
     assert labels[0] == "<start>"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from attncourse.decoding import decode
 from attncourse.layers import MultiHeadAttention
 
-# Makes the attention of a layer from its width and its number of heads.
+# Makes the attention of a layer, an `attncourse.interface.AttentionLayer`, from its width and its number of heads.
 MakeAttention = Callable[[int, int], nn.Module]
 
 
