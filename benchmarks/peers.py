@@ -42,7 +42,9 @@ def writing():
     ours = manual()
     width, heads = ours.token.embedding_dim, 6
     sizes = {"n_embd": width, "n_layer": len(ours.encoder.layers), "n_head": heads}
-    config = GPT2Config(vocab_size=len(ours.tokenizer), bos_token_id=0, eos_token_id=None, pad_token_id=0, **sizes)
+    config = GPT2Config(
+        vocab_size=len(ours.tokenizer), bos_token_id=0, eos_token_id=None, pad_token_id=0, **sizes
+    )
     theirs, prompt = GPT2LMHeadModel(config).eval(), "The function returns"
     tokens = ours.read(prompt)[1]
     options = {"max_new_tokens": 200, "do_sample": True, "temperature": 0.7, "top_k": 0}

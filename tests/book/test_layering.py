@@ -34,7 +34,16 @@ MAY_IMPORT = {
     "shared_heads": ("interface", "layers"),
     "cache": ("interface", *GROUND),
     "decoding": ("interface", "layers", "cache"),
-    "variants": ("mods", "interface", "precision", *GROUND, "layers", "cache", "decoding", "variants"),
+    "variants": (
+        "mods",
+        "interface",
+        "precision",
+        *GROUND,
+        "layers",
+        "cache",
+        "decoding",
+        "variants",
+    ),
     "factory": ("layers", "shared_heads", "variants"),
     # What is drawn is imported when it is drawn.
     "documents": ("steps", "layers", "shared_heads", "variants", "factory", "show", "documents"),
