@@ -2,7 +2,8 @@
 
 Every fast function of the course is held to one of these, outputs and gradients, in float64.
 
-- `attncourse.spec.dense`: attention and its layers, positions, the causal mask and padding, the transformer.
+- `attncourse.spec.dense`: attention and its layers, the causal mask and padding, the transformer.
+- `attncourse.spec.positions`: waves that are added or turn, and those for longer texts.
 - `attncourse.spec.sparse`: windows, global tokens, blocks, sinks and gates: attention that reads fewer keys.
 - `attncourse.spec.scores`: caps and biases, disentangled, multi-token and differential attention.
 - `attncourse.spec.linear`: attention without a softmax, and the states behind it.
@@ -12,5 +13,6 @@ Every fast function of the course is held to one of these, outputs and gradients
 
 from attncourse.spec.dense import *
 from attncourse.spec.linear import *
+from attncourse.spec.positions import *
 from attncourse.spec.scores import *
 from attncourse.spec.sparse import *

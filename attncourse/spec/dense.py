@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from attncourse.spec.positions import rotary
+
 
 def scaled_dot_product_attention(
     query: Tensor,
@@ -162,41 +164,6 @@ def grouped_query_attention(
     return torch.cat(outputs, dim=1), torch.cat(weights, dim=1)
 
 
-def rotary(
-    x: Tensor,
-    positions: list[int],
-    base: float = 10_000.0,
-    frequencies: list[float] | None = None,
-    factor: float = 1.0,
-) -> Tensor:
-    """Feature i and feature i + d/2 turn by position * base^(-2 i / d): su2024, section 3.2.2.
-
-    Args:
-        frequencies: used instead of base^(-2 i / d); with fewer than d/2 of them, d is twice their number,
-            and the features behind these stay.
-        factor: cos and sin are multiplied by it.
-    """
-    if frequencies is None:
-        frequencies = rotary_frequencies(x.size(-1), base)
-    half = len(frequencies)
-    out = x.clone()
-    for row, position in enumerate(positions):
-        for i in range(half):
-            angle = float(position) * frequencies[i]
-            a, b = x[..., row, i], x[..., row, i + half]
-            out[..., row, i] = factor * (a * math.cos(angle) - b * math.sin(angle))
-            out[..., row, i + half] = factor * (a * math.sin(angle) + b * math.cos(angle))
-    return out
-
-
-def rotary_frequencies(width: int, base: float = 10_000.0) -> list[float]:
-    """base^(-2 i / width), i = 0 .. width/2 - 1: su2024, section 3.2.2."""
-    half, odd = divmod(width, 2)
-    if odd:
-        raise ValueError(f"features turn in pairs; got {width}")
-    return [base ** (-2 * i / width) for i in range(half)]
-
-
 def latent_attention(x: Tensor, params: dict[str, Tensor], num_heads: int) -> tuple[Tensor, Tensor]:
     """Output and weights of deepseek2024, section 2.1, causal; ``params`` as `LatentAttention` names them.
 
@@ -231,15 +198,6 @@ def causal(n: int, m: int, offset: int = 0) -> Tensor:
 def padding(lengths: list[int], m: int) -> Tensor:
     """visible(b, 0, 0, j) = j < lengths(b)."""
     return torch.tensor([[[[j < length for j in range(m)]]] for length in lengths])
-
-
-def sinusoidal(position: int, width: int, base: float = 10_000.0) -> list[float]:
-    """Feature 2 i is the sine, feature 2 i + 1 the cosine of position * base^(-2 i / width): vaswani2017, section 3.5."""
-    vector = []
-    for i in range(width // 2):
-        angle = position * base ** (-2 * i / width)
-        vector += [math.sin(angle), math.cos(angle)]
-    return vector
 
 
 def layer_norm(x: Tensor, params: dict[str, Tensor], eps: float = 1e-5) -> Tensor:

@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from attncourse.spec.dense import rotary_frequencies, scaled_dot_product_attention, softmax
+from attncourse.spec.dense import scaled_dot_product_attention, softmax
 
 
 def softcap(cap: float):
@@ -62,55 +62,6 @@ def t5_bucket(
     for k in range(1, buckets - exact):
         edges.append(exact * (furthest / exact) ** (k / (buckets - exact)))
     return first + sum(distance >= edge for edge in edges)
-
-
-def interpolated_frequencies(width: int, base: float, factor: float) -> list[float]:
-    """Each over the factor: chen2023."""
-    return [f / factor for f in rotary_frequencies(width, base)]
-
-
-def ntk_frequencies(width: int, base: float, factor: float) -> list[float]:
-    """Those of the base times factor^(width / (width - 2)): peng2023, "NTK-aware" interpolation."""
-    return rotary_frequencies(width, base * factor ** (width / (width - 2)))
-
-
-def yarn_frequencies(
-    width: int, base: float, factor: float, length: float, beta_fast: float, beta_slow: float
-) -> list[float]:
-    """A ramp over the pairs, from kept to interpolated ones: the code of peng2023."""
-
-    def pair(turns: float) -> float:
-        # turns = length base^(-2 pair / width) / (2 pi), solved for the pair
-        return width * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(base))
-
-    first, last = max(math.floor(pair(beta_fast)), 0), min(math.ceil(pair(beta_slow)), width - 1)
-    slowed = []
-    for i, f in enumerate(rotary_frequencies(width, base)):
-        if i <= first:
-            slowed.append(f)
-        elif i >= last:
-            slowed.append(f / factor)
-        else:
-            share = (i - first) / (last - first)
-            slowed.append((1 - share) * f + share * f / factor)
-    return slowed
-
-
-def llama3_frequencies(
-    width: int, base: float, factor: float, low: float, high: float, length: float
-) -> list[float]:
-    """By how often a pair turns within the trained length: the code released with Llama 3.1."""
-    slowed = []
-    for f in rotary_frequencies(width, base):
-        turns = length * f / (2 * math.pi)
-        if turns < low:
-            slowed.append(f / factor)
-        elif turns > high:
-            slowed.append(f)
-        else:
-            share = (turns - low) / (high - low)
-            slowed.append((1 - share) * f / factor + share * f)
-    return slowed
 
 
 def log_bucket(distance: int, buckets: int, furthest: int) -> int:
