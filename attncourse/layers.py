@@ -182,7 +182,7 @@ class MultiHeadAttention(nn.Module):
 
     @property
     def dropout_p(self) -> float:
-        """The probability of the dropout: 0 unless the layer is being trained."""
+        """How probable it is that a weight is dropped; 0 unless the layer is being trained."""
         return self.dropout if self.training else 0.0
 
     def join(

@@ -105,7 +105,7 @@ class yarn:
 
     @property
     def attention_factor(self) -> float:
-        """By which queries and keys grow: `yarn_temperature` of the factor."""
+        """How much queries and keys grow, which is `yarn_temperature` of the factor."""
         return yarn_temperature(self.factor)
 
     def __call__(self, frequencies: Float[Tensor, " half"]) -> Float[Tensor, " half"]:

@@ -77,6 +77,7 @@ class RandomFeatures(nn.Module):
         self.register_buffer("directions", directions)
 
     def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b r"]:
+        """The features of queries or keys, (..., head_dim) to (..., features)."""
         return self.log_features(x).exp()
 
     def log_features(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b r"]:
