@@ -102,7 +102,8 @@ def _frequencies(width: int, base: float) -> Float[Tensor, " half"]:
         raise ValueError(
             f"base must be at least 1, so that the first pair is the fastest; got {base}. Usual is 10_000 or more"
         )
-    return base ** (-torch.arange(0, width, 2, dtype=torch.float64, device="cpu") / width)
+    last, half = 2 / width - 1, width // 2  # the exponents fall from 0 to that of i = half - 1
+    return torch.logspace(0, last, half, base=base, dtype=torch.float64, device="cpu")
 
 
 def _angles(

@@ -86,15 +86,16 @@ def other(rank: int, fixed: list[int]) -> int:
     return rank
 
 
-@lru_cache(maxsize=64)
-def _kept_plan(num_blocks: int, num_random: int, num_heads: int, seed: int) -> BigBirdPlan:
-    return bigbird_plan(num_blocks, num_random, num_heads, seed)
+_kept_plan = lru_cache(maxsize=64)(bigbird_plan)
 
 
-@torch.compiler.assume_constant_result
 def _read_by(num_blocks: int, num_random: int, num_heads: int, seed: int) -> Rows:
     """The kept plan as numbers, which a traced graph takes as they are: it cannot draw."""
     return _kept_plan(num_blocks, num_random, num_heads, seed).blocks.tolist()
+
+
+# As torch.compiler.assume_constant_result, which would load the compiler with the package.
+_read_by._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def bigbird_mask(plan: BigBirdPlan, block_size: int) -> MaskMod:
@@ -222,12 +223,11 @@ class BigBirdAttention(SelfAttention):
         num_random: random blocks of a row; fewer where a short sequence has no others left.
         seed: of the plan. Layers of a model should have different ones.
 
-    Padding is hidden block by block, too. The first block reads all tokens, so the layer cannot be causal. Under
-    ``torch.vmap`` and a non-strict ``torch.export`` nothing can be drawn: call ``layer.plan(n)`` before.
+    Padding is hidden block by block, too. Under ``torch.vmap`` and a non-strict ``torch.export`` nothing can be drawn:
+    call ``layer.plan(n)`` before.
 
     Raises:
-        ValueError: a sequence of another length, a mask that is more than padding, ``is_causal``, or what
-            `MultiHeadAttention` refuses. TypeError: numbers that are not whole.
+        ValueError: a sequence of another length, another mask, ``is_causal``. TypeError: numbers that are not whole.
 
     Cost: see `bigbird_attention`; with ``need_weights`` all n n pairs are computed.
     Reduces to: `SelfAttention` when there are no more than 4 blocks.

@@ -146,7 +146,7 @@ def test_imports_are_light():
     code = "import attncourse.grading, attncourse.lab.models, sys; print(*sys.modules)"
     command = [sys.executable, "-c", code]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    heavy = "matplotlib seaborn pandas IPython nbformat nbclient nbgrader safetensors"
+    heavy = "matplotlib seaborn pandas IPython nbformat nbclient nbgrader safetensors torch._dynamo"
     assert not {*heavy.split()} & {*loaded}
 
 

@@ -155,7 +155,7 @@ MUTANTS += [
     ("bigbird", "num_random, self.num_heads, self.seed", "num_random, self.num_heads, 0"),
     ("bigbird", "refuse(self, BOTH_WAYS, is_causal=is_causal)", "pass"),
     ("bigbird", "if n < 1 or n % self.block_size:", "if n % self.block_size:"),
-    ("bigbird", "@lru_cache(maxsize=64)\n", ""),
+    ("bigbird", "lru_cache(maxsize=64)(bigbird_plan)", "bigbird_plan"),
     ("bigbird", '"dropout_p": self.dropout_p}', '"dropout_p": 0.0}'),
     ("bigbird", '"dropout_p": self.dropout_p}', '"dropout_p": self.dropout}'),
     ("bigbird", "visible if real is None else visible & real[:, None, None]", "visible"),
