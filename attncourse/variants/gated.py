@@ -17,26 +17,17 @@ from attncourse.steps import repeat_heads
 from attncourse.variants.decays import (
     Decay,
     check_sequence,
-    decay_between,
     decayed_products,
     decays,
     next_state,
     padding,
     perhaps_resets,
-    retention_decay,
     unread,
 )
+from attncourse.variants.decays import decay_between as decay_between  # and from here, too
+from attncourse.variants.decays import retention_decay as retention_decay
 from attncourse.variants.short_convolution import ShortConvolution
 from attncourse.variants.state_cache import LinearCache, State, decode_with_state
-
-__all__ = [
-    "GatedLinearAttention",
-    "decay_between",
-    "decayed_products",
-    "gated_linear_attention",
-    "gated_weights",
-    "retention_decay",
-]
 
 ONE_SEQUENCE = "a state is read in order, so queries, keys and values are of one sequence"
 GATES: dict[str | None, Callable[[Tensor], Tensor]]

@@ -14,25 +14,14 @@ from attncourse.steps import mix, repeat_heads
 from attncourse.variants.chunks import blocks, causal_sums, written
 from attncourse.variants.features import (
     FeatureMap,
-    RandomFeatures,
     elu_plus_one,
     features_of,
     paired_features,
-    random_features,
 )
+from attncourse.variants.features import RandomFeatures as RandomFeatures  # and from here, too
+from attncourse.variants.features import random_features as random_features
 from attncourse.variants.gated import decay_between, gated_linear_attention, padding
 from attncourse.variants.state_cache import LinearCache, decode_with_state
-
-__all__ = [
-    "FeatureMap",
-    "LinearAttention",
-    "LinearCache",
-    "RandomFeatures",
-    "elu_plus_one",
-    "linear_attention",
-    "linear_weights",
-    "random_features",
-]
 
 
 @sums_in_float32

@@ -36,7 +36,7 @@ def test_wrong_name_is_told(name, message, monkeypatch):
     ("arguments", "message"),
     [
         (("mask", "--exercises", "13", "--", "x"), "choose from 0, 1, 2"),
-        (("mask", "--family", "odd", "--", "x"), "choose from 'dense', 'linear', 'sc"),
+        (("mask", "--family", "odd", "--", "x"), "choose from 'dense', 'linear', 'po"),
         (("mask", "--after", "sink", "--", "x"), "no chapter is called 'sink'; name one of dot_"),
         (("exercise", "--", "x"), "goes into a chapter that is there; name it: CHAPTER=masks"),
         (("exercise", "--chapter", "20", "--", "x"), "no chapter is called '20'; name one of"),

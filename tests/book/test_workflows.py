@@ -56,7 +56,8 @@ def test_the_parts_are_targets_of_the_makefile():
     tested = [re.search(rf"^test-{part}:.*\n\t.*tests/{part}\b", makefile, re.M) for part in PARTS]
     assert all(tested), "and each runs its own folder"
     folders = {x.parent.name for x in (ROOT / "tests").glob("*/test_*.py")}
-    assert folders == PARTS, "no folder falls between the parts"
+    assert folders == PARTS | {"peers"}, "no folder falls between the parts"
+    assert re.search(r"^test-mechanism:.*\n\t.* tests/peers$", makefile, re.M)
 
 
 def test_a_part_that_is_none_is_told():
