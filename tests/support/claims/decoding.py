@@ -168,6 +168,7 @@ def another_rotation_is_used_everywhere(p):
 def what_does_not_fit_is_refused_by_every_layer(p):
     x, empty = torch.zeros(2, 4, WIDTH), torch.zeros(2, 0, WIDTH)
     mask = torch.ones(2, 1, 4, 4, dtype=torch.bool)
+    by_head = torch.ones(2, H, 1, 4, dtype=torch.bool)
     for layer in _layers(p):
         cache = p.decoding.new_cache(layer, 2, 8)
         refused(
@@ -177,6 +178,7 @@ def what_does_not_fit_is_refused_by_every_layer(p):
             (rf"query must be \(batch, seq, {WIDTH}\)", partial(layer, x[0])),
             (rf"query must be \(batch, seq, {WIDTH}\)", partial(p.decoding.decode, layer, x[..., :5], cache)),
             ("takes padding, .* behind a cache only", partial(p.decoding.decode, layer, x, cache, attn_mask=mask)),
+            ("takes padding, .* behind a cache only", partial(p.decoding.decode, layer, x, cache, attn_mask=by_head)),
         )  # fmt: skip
         if not isinstance(layer, p.layers.MultiHeadAttention):
             with pytest.raises(
