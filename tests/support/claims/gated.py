@@ -160,3 +160,16 @@ def gated_attention_says_what_is_wrong(p):
     nothing = [x[:0] for x in (q, k, v, g)]
     assert attend(*nothing).shape == (0, 3, 5, 3)
     assert delta.delta_rule(*nothing[:3], -nothing[3]).shape == (0, 3, 5, 3)
+
+
+def weights_behind_padding_are_those_without_it(p):
+    (x,) = draw((2, 6, 12))
+    mask = (torch.arange(6) >= torch.tensor([2, 0])[:, None])[:, None, None]
+    for name in ("GatedLinearAttention", "DeltaAttention", "GatedDeltaAttention"):
+        torch.manual_seed(0)
+        layer = getattr(module(p, "gated" if name[:6] == "GatedL" else "delta"), name)(
+            12, 3
+        ).double()
+        _, weights = layer(x, attn_mask=mask, need_weights=True)
+        assert not weights[0, :, 2:, :2].any()
+        close(weights[:1, :, 2:, 2:], layer(x[:1, 2:], need_weights=True)[1])

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from attncourse import spec
-from support.cases import draw
+from support.cases import draw, module
 from support.cases.global_local import some_global
 from support.cases.window import ends_hidden
 from support.claims import refused
@@ -264,3 +264,17 @@ def wrong_inputs_of_global_attention_are_named(p):
         ("3 heads and 5 blocks of 1 tokens; got", lambda: p.bigbird.bigbird_attention(*[x[:, :2]] * 3, plan, 1)),
         (r"\(n, n\), .* got shape \(2, 5\)", lambda: p.reach.hops(nobody)),
     )  # fmt: skip
+
+
+def padding_in_the_place_of_a_global_token_is_not_read(p):
+    """A sample without global tokens has its first tokens in their places, and here they are padding."""
+    attend = module(p, "longformer").longformer_attention
+    q, k, v, other = draw(*[(2, 3, 9, 4)] * 4)
+    is_global = torch.tensor([[True, True] + [False] * 7, [False] * 9])
+    real = torch.arange(9) >= torch.tensor([0, 2])[:, None]
+    hidden = ~real[:, None, :, None]
+    outputs = [
+        attend(q, *x, is_global, (2, 2), key_mask=real)
+        for x in ((k, v), (torch.where(hidden, other, k), torch.where(hidden, other, v)))
+    ]
+    close(outputs[0][1, :, 2:], outputs[1][1, :, 2:])
