@@ -133,8 +133,6 @@ MUTANTS += [
     ("differential", "query.size(1) % 2 or key.size(1) != 2 * g", "query.size(1) % 2"),
     ("differential", "query.size(1) % 2 or key.size(1) != 2 * g", "key.size(1) != 2 * g"),
     ("differential", "    check_sequences(query[:, ::2], key[:, ::2], value, shared_heads=True)\n", ""),
-    ("differential", "if need_weights or self.dropout_p or q.size(2) == 1:", "if need_weights or q.size(2) == 1:"),
-    ("differential", "if need_weights or self.dropout_p or q.size(2) == 1:", "if True:"),
     ("differential", "*inputs, dropout_p=self.dropout_p, ", "*inputs, "),
     ("differential", "return first - self.lam() * second", "return first + self.lam() * second"),
     ("differential", "return first - self.lam() * second", "return first - second"),
@@ -154,4 +152,5 @@ MUTANTS += [
     ("differential", "x.unflatten(-1, (2, -1)).transpose(2, 3).flatten(1, 2)", "x.unflatten(-1, (-1, 2)).movedim(-1, 2).flatten(1, 2)"),
     ("differential", "q, k = self.rotary(q, positions), self.rotary(k, positions)", "q, k = self.rotary(q, positions), k"),
     ("differential", "decodes(DifferentialAttention)(decode_by_attend)", ""),
+    ("differential", "if need_weights or self.dropout_p or q.size(2) == 1:", "if True:"),
 ]  # fmt: skip

@@ -172,8 +172,6 @@ MUTANTS += [
     ("disentangled", "query.size(-1) * num_terms", "query.size(-1)"),
     ("disentangled", "    query = query * scale  #", "    #"),
     ("disentangled", "    pos_query = pos_query * scale\n", ""),
-    ("disentangled", "attn_mask, need_weights or learns, ", "attn_mask, need_weights, "),
-    ("disentangled", "attn_mask, need_weights or learns, ", "attn_mask, True, "),
     ("disentangled", "weights if need_weights else None", "weights"),
     ("disentangled", "scale if content else 0.0", "scale"),
     ("disentangled", "add_causal(attn_mask, query.size(2),", "add_causal(None, query.size(2),"),
@@ -227,4 +225,5 @@ MUTANTS += [
     ("document_bias", "torch.zeros(2 * span + 1)", "torch.ones(2 * span + 1) / torch.arange(1, 2 * span + 2)"),
     ("document_bias", "add_causal(attn_mask, n, m, q.device, offset)", "add_causal(None, n, m, q.device, offset)"),
     ("document_bias", "        if is_causal:\n", "        if is_causal and attn_mask is None:\n"),
+    ("disentangled", "attn_mask, need_weights or learns, ", "attn_mask, need_weights, "),
 ]  # fmt: skip

@@ -206,8 +206,6 @@ MUTANTS += [
     ("state_cache", "self.layer.advance(x, self.state, positions, present)", "self.layer.advance(x, None, positions, present)"),
     ("state_cache", "self.layer.advance(x, self.state, positions, present)", "self.layer.advance(x, self.state, positions)"),
     ("state_cache", "x if n <= self.drafts else None", "x"),
-    ("state_cache", "self.state, self.last = state, None", "self.last = None"),
-    ("state_cache", "self.state, self.last = state, None", "self.state = state"),
     ("state_cache", "        if tokens is not None and (stay := length - start):\n", "        if tokens is not None and (stay := 0):\n"),
     ("state_cache", "_each(present, slice(None), slice(stay))", "None"),
     ("state_cache", "stay], use_rotary,", "stay], False,"),
@@ -220,4 +218,5 @@ MUTANTS += [
     ("precision", "return torch.autocast(device, enabled=False)", "return nullcontext()"),
     ("precision", "options = {name: x.to(widest) if _is_float(x) else x for name, x in options.items()}", "pass"),
     ("precision", "x.to(torch.promote_types(x.dtype, torch.float32))", "x"),
+    ("state_cache", "self.state, self.last = state, None", "self.last = None"),
 ]  # fmt: skip

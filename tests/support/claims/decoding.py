@@ -201,12 +201,14 @@ def functions_refuse_what_does_not_fit(p):
     sink = torch.zeros(4)
     sinks, streaming = module(p, "sinks").sink_attention, module(p, "streaming").streaming_attention
     differential = module(p, "differential").differential_attention
+    disentangled, tables = module(p, "disentangled").disentangled_attention, torch.zeros(4, 6, 8)
     for call in (
         lambda q, k, v: p.steps.attention(q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)),
         p.cache.cached_attention,
         lambda q, k, v: sinks(q, k, v, sink),
         lambda q, k, v: streaming(q, k, v, 1, 2),
         lambda q, k, v: differential(q, k, v[:, ::2], 0.5),
+        lambda q, k, v: disentangled(q, k[:, [0, 0, 1, 1]], v[:, [0, 0, 1, 1]], tables),
     ):
         refused(
             ValueError,
@@ -218,6 +220,8 @@ def functions_refuse_what_does_not_fit(p):
         )
     with pytest.raises(ValueError, match=r"must be \(batch, heads, seq, head_dim\)"):
         sinks(q[None], k[None], k[None], sink)
+    with pytest.raises(ValueError, match="query and key need two heads for each of value's 1"):
+        differential(q[:, :3], k, k[:, :1], 0.5)
     with pytest.raises(ValueError, match="multiple of the number of key/value heads; got 3 and 2"):
         p.cache.cached_attention(q[:, :3], k, k)
 
@@ -246,3 +250,33 @@ def a_closed_sink_and_an_empty_row_are_0(p):
             close(weights[0, 0, 0], scores[0, 0, 0].softmax(-1), atol=1e-6)
         for gradient in torch.autograd.grad(weights.square().sum(), (scores, sink)):
             assert gradient.isfinite().all()
+
+
+def weights_are_returned_where_they_are_asked_for(p):
+    attend = module(p, "disentangled").disentangled_attention
+    q, k, v = draw(*[(1, 2, 3, 4)] * 3)
+    for learns in (False, True):
+        tables = torch.ones(2, 6, 4, dtype=torch.float64, requires_grad=learns)
+        assert attend(q, k, v, tables, need_weights=False)[1] is None
+        assert attend(q, k, v, tables)[1].shape == (1, 2, 3, 3)
+
+
+def the_lowest_number_of_half_precision_hides_as_well(p):
+    attend = module(p, "multi_token").multi_token_attention
+    q, k, v, kernel = (x.half() for x in draw(*[(1, 2, 5, 4)] * 3, (2, 2, 3)))
+    visible = (torch.arange(5) >= 2).expand(1, 1, 1, 5)
+    low = torch.zeros(1, 1, 1, 5).half().masked_fill(~visible, torch.finfo(torch.float16).min)
+    hidden, lowest = (attend(q, k, v, kernel, attn_mask=mask)[0] for mask in (visible, low))
+    close(lowest[:, :, 2:], hidden[:, :, 2:], atol=1e-3)
+
+
+def a_draft_of_reordered_states_is_taken_back(p):
+    (x,) = draw((2, 7, 12))
+    torch.manual_seed(0)
+    layer, rows = module(p, "delta").GatedDeltaAttention(12, 3).double(), torch.tensor([1, 0])
+    cache = p.decoding.new_cache(layer, 2, 7)
+    p.decoding.decode(layer, x[:, :3], cache)
+    p.decoding.decode(layer, x[:, 3:6], cache)
+    cache.reorder(rows)
+    cache.crop(5)
+    close(p.decoding.decode(layer, x[rows, 5:], cache), layer(x[rows])[:, 5:])
