@@ -177,7 +177,6 @@ MUTANTS += [
     ("dilated", "if first >= n:", "if False:"),
     ("dilated", "if start >= key.size(2):", "if False:"),
     ("dilated", "if need_weights or not padding_alone(attn_mask):", "if need_weights or attn_mask is not None:"),
-    ("dilated", "self.step), q, k, attn_mask, offset)", "self.step), q, k, attn_mask)"),
     ("dilated", '"offset": offset, "key_mask"', '"key_mask"'),
     ("dilated", 'options["dropout_p"] = self.dropout_p', 'options["dropout_p"] = 0.0'),
     ("interface", "return operator.index(x)", "return int(x)"),
