@@ -209,8 +209,6 @@ MUTANTS += [
     ("window", "attn_mask & visible if", "attn_mask if"),
     ("window", "else mask(attn_mask, visible)", "else attn_mask"),
     ("window", "if need_weights or not padding_alone(attn_mask):", "if need_weights or attn_mask is not None:"),
-    ("window", "sliding_window(*window), q, k, attn_mask, offset)", "sliding_window(*window), q, k, attn_mask)"),
-    ("window", '"enable_gqa": shared, "offset": offset, "key_mask": attn_mask}', '"enable_gqa": shared, "key_mask": attn_mask}'),
     ("window", "attn_mask.shape[1:3] == (1, 1)", "attn_mask.shape[2] == 1"),
     ("window", "attn_mask.shape[:-1] == (1,)", "attn_mask.dim() == 2"),
     ("window", "and {*samples[1:]} <= {1}", ""),
