@@ -247,6 +247,11 @@ def cached_attention(
     """
     check_sequences(query, key, value, shared_heads=True)
     (_, h, n, _), (_, g, m, _) = query.shape, key.shape
+    if n > m:
+        raise ValueError(
+            f"the queries are the last of the tokens whose keys are given; got {n} queries and {m} keys. Append the "
+            f"keys of the new tokens first"
+        )
     rows = fold_heads(query, g)
     visible = add_causal(None, n, m, key.device, offset=m - n)
     if visible is not None:

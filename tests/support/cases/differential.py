@@ -153,4 +153,5 @@ MUTANTS += [
     ("differential", "q, k = self.rotary(q, positions), self.rotary(k, positions)", "q, k = self.rotary(q, positions), k"),
     ("differential", "decodes(DifferentialAttention)(decode_by_attend)", ""),
     ("differential", "if need_weights or self.dropout_p or q.size(2) == 1:", "if True:"),
+    ("differential", "if need_weights or self.dropout_p or q.size(2) == 1:", "if need_weights or q.size(2) == 1:"),
 ]  # fmt: skip

@@ -210,4 +210,6 @@ MUTANTS += [
     ("multi_token", "nn.RMSNorm(embed_dim // num_heads, eps=1e-5) if norm", "nn.RMSNorm(embed_dim // num_heads) if norm"),
     ("multi_token", "self.lambda_init = lambda_init(layer)", "self.lambda_init = lambda_init(0)"),
     ("multi_token", "if norm not in (None, \"group\"):", "if norm == \"\":"),
+    ("multi_token", "            dropout_p=self.dropout_p,\n", ""),
+    ("multi_token_cache", "query.detach().to(before.dtype)", "query.to(before.dtype)"),
 ]  # fmt: skip

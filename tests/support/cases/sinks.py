@@ -183,4 +183,6 @@ MUTANTS += [
     ("sinks", "largest.masked_fill(largest == -math.inf, 0.0)", "largest"),
     ("sinks", "query.device, offset)", "query.device)"),
     ("sinks", "total.masked_fill(total == 0, 1.0)", "total"),
+    ("sinks", "torch.maximum(scores.amax(dim=-1, keepdim=True), sink).detach()", "scores.amax(dim=-1, keepdim=True).detach()"),
+    ("sinks", "            dropout_p=self.dropout_p,\n", ""),
 ]  # fmt: skip

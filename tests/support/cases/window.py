@@ -234,4 +234,7 @@ MUTANTS += [
     ("rolling", "cache.window == left", "True"),
     ("rolling", "isinstance(cache, RollingKVCache) and cache.window == left", "cache.max_length > left"),
     ("rolling", "RollingKVCache.of(layer, batch, pair(layer.window_size)[0])", "RollingKVCache.of(layer, batch, max_length)"),
+    ("dilated", "self.step), q, k, attn_mask, offset)", "self.step), q, k, attn_mask)"),
+    ("window", "sliding_window(*window), q, k, attn_mask, offset)", "sliding_window(*window), q, k, attn_mask)"),
+    ('window', '"enable_gqa": shared, "offset": offset, "key_mask": attn_mask}', '"enable_gqa": shared, "key_mask": attn_mask}'),
 ]  # fmt: skip

@@ -26,6 +26,8 @@ MUTANTS = [
     ("steps", "dtype=torch.bool, device=device).tril(offset)", "dtype=torch.bool, device=device).tril(offset - 1)"),
     ("steps", "dtype=torch.bool, device=device).tril(offset)", "dtype=torch.bool, device=device).tril(m - n)"),
     ("steps", "if offset >= m - 1:", "if offset >= m - 2:"),
+    ("steps", "if offset >= m - 1:", "if False:"),
+    ("cache", "    if n > m:\n", "    if n > m + 1:\n"),
     ("steps", "unflatten(1, (num_kv_heads, -1)).flatten(2, 3)", "unflatten(1, (-1, num_kv_heads)).transpose(1, 2).flatten(2, 3)"),
     ("steps", "return attn_mask & causal if", "return attn_mask if"),
     ("steps", "return attn_mask & causal if", "return attn_mask | causal if"),
