@@ -87,7 +87,7 @@ def decode(
     Chapter: 06_kv_cache.
     """
     decoder = _decoder(layer)
-    width: Any = layer.embed_dim
+    width: Any = getattr(layer, "embed_dim", x.size(-1))  # a layer of your own need not say
     check_inputs(x, x, x, width, width, width)
     visible = key_mask(attn_mask, layer, "behind a cache only padding can be hidden")
     present = None if visible is None else visible.expand(x.size(0), 1, -1)[:, 0]

@@ -94,6 +94,8 @@ class DilatedAttention(SelfAttention):
     Chapter: 13_sliding_window.
     """
 
+    one_sequence = "neighbours are those of one sequence"
+
     def __init__(
         self,
         embed_dim: int,

@@ -186,6 +186,8 @@ class SlidingWindowAttention(SelfAttention):
     Chapter: 13_sliding_window.
     """
 
+    one_sequence = "neighbours are those of one sequence"
+
     def __init__(
         self, embed_dim: int, num_heads: int, window_size: int | tuple[int, int], **options
     ):
